@@ -1,0 +1,101 @@
+"""The pictures: find CIFAR-10, or fetch it, or make pictures of its shape. The course's data policy, in one place.
+
+Run:  python cifar10.py            # once, in one process, before any training: ranks only read
+"""
+
+import shutil
+import urllib.request
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.distributed.elastic.multiprocessing.errors import record
+from torchvision.datasets import CIFAR10
+from torchvision.datasets.utils import check_integrity, extract_archive
+
+from devices import here, report
+
+DATA, ATTACHED = Path("data"), Path("/kaggle/input")
+FOLDER, MADE = CIFAR10.base_folder, DATA / "generated.pt"
+
+
+def find() -> Path | None:
+    """The folder that holds `cifar-10-batches-py`, attached or local; None if there is none."""
+    folders = [*sorted(ATTACHED.glob(f"**/{FOLDER}")), DATA / FOLDER]
+    return next((folder.parent for folder in folders if folder.is_dir()), None)
+
+
+def read(root: Path, train: bool) -> tuple[Tensor, Tensor]:
+    """Pictures (N, 3, 32, 32) uint8 and labels (N,) int64; RuntimeError naming the first damaged file."""
+    try:
+        data = CIFAR10(root, train=train, download=False)  # compares every file's MD5 sum
+    except RuntimeError:
+        files = [*CIFAR10.train_list, *CIFAR10.test_list, [CIFAR10.meta["filename"], CIFAR10.meta["md5"]]]
+        bad = next(root / FOLDER / name for name, md5 in files if not check_integrity(root / FOLDER / name, md5))
+        remedy = "detach the dataset and attach it again" if ATTACHED in bad.parents else f"delete {root / FOLDER}"
+        raise RuntimeError(f"{bad} is missing or damaged: {remedy}, then run `python cifar10.py` again.") from None
+    return torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(data.targets)
+
+
+def download() -> bool:
+    """Put CIFAR-10 into ./data; False without internet. What is interrupted is begun afresh the next time."""
+    partial, archive = DATA / "partial", DATA / CIFAR10.filename
+    shutil.rmtree(partial, ignore_errors=True)
+    if not archive.exists():
+        try:
+            urllib.request.urlopen(CIFAR10.url, timeout=10).close()
+        except OSError:
+            return False
+        CIFAR10(partial, download=True)  # compares the MD5 sum
+    elif check_integrity(archive, CIFAR10.tgz_md5):
+        extract_archive(archive, partial)
+    else:
+        raise RuntimeError(f"{archive} is damaged or half downloaded: delete it, then run `python cifar10.py` again.")
+    (partial / FOLDER).rename(DATA / FOLDER)
+    shutil.rmtree(partial)
+    return True
+
+
+def generate(train: int = 10_000, test: int = 2_000) -> dict[str, Tensor]:
+    """Ten blurred colour patterns, each shifted, mixed with another pattern and covered with noise."""
+    rng = torch.Generator().manual_seed(0)
+    patterns = torch.nn.functional.interpolate(torch.randn(60, 3, 6, 6, generator=rng), size=48, mode="bicubic")
+    windows = patterns.unfold(2, 32, 1).unfold(3, 32, 1)  # (pattern, channel, y, x, 32, 32), y and x from 0 to 16
+    made = {}
+    for split, n in [("train", train), ("test", test)]:
+        y, other = torch.randint(10, (n,), generator=rng), torch.randint(10, 60, (n,), generator=rng)
+        at = torch.randint(17, (4, n), generator=rng)
+        x = torch.empty(n, 3, 32, 32, dtype=torch.uint8)
+        for part in torch.arange(n).split(500):
+            mix = windows[y[part], :, at[0, part], at[1, part]] + windows[other[part], :, at[2, part], at[3, part]]
+            x[part] = (128 + 30 * mix + 25 * torch.randn(mix.shape, generator=rng)).clamp(0, 255).to(torch.uint8)
+        made |= {f"{split}_x": x, f"{split}_y": y}
+    return made
+
+
+def load(train: bool, size: int | None = None) -> tuple[Tensor, Tensor, str]:
+    """The first `size` pictures (N, 3, 32, 32) uint8, labels (N,) int64, and what they are. Never downloads."""
+    if root := find():
+        x, y, source = *read(root, train), "CIFAR-10"
+    elif MADE.exists():
+        made, split = torch.load(MADE, weights_only=True), "train" if train else "test"
+        x, y, source = made[f"{split}_x"], made[f"{split}_y"], "generated pictures"
+    else:
+        raise RuntimeError("There are no pictures yet: run `python cifar10.py` once, before the training.")
+    return x[:size], y[:size], source
+
+
+@record
+def main() -> None:
+    DATA.mkdir(exist_ok=True)
+    if not (find() or download() or MADE.exists()):
+        print("No CIFAR-10 attached or in ./data, and no internet: making pictures of the same shape.")
+        torch.save(generate(), DATA / "making")
+        (DATA / "making").rename(MADE)
+    (x, y, source), test_y = load(train=True), load(train=False)[1]
+    print(f"{source}: {len(y)} pictures to train on, {len(test_y)} to test on, from {find() or MADE}")
+    report("cifar10", here(), data=source, train=len(x), test=len(test_y), first=[x[:30].tolist(), y[:30].tolist()])
+
+
+if __name__ == "__main__":
+    main()
