@@ -4,8 +4,10 @@ Run:  python cifar10.py            # once, in one process, before any training: 
 """
 
 import shutil
-import urllib.request
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
 import torch
 from torch import Tensor
@@ -41,48 +43,45 @@ def download() -> bool:
     """Put CIFAR-10 into ./data; False without internet. What is interrupted is begun afresh the next time."""
     partial, archive = DATA / "partial", DATA / CIFAR10.filename
     shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
     if not archive.exists():
-        try:
-            urllib.request.urlopen(CIFAR10.url, timeout=10).close()
-        except OSError:
+        archive = partial / CIFAR10.filename
+        with suppress(OSError, HTTPException), urlopen(CIFAR10.url, timeout=10) as answer, archive.open("wb") as file:
+            print(f"Downloading CIFAR-10 (170 MB) from {CIFAR10.url}")
+            shutil.copyfileobj(answer, file)  # what breaks off here leaves a file with a wrong MD5 sum
+        if not archive.exists():
             return False
-        CIFAR10(partial, download=True)  # compares the MD5 sum
-    elif check_integrity(archive, CIFAR10.tgz_md5):
-        extract_archive(archive, partial)
-    else:
+    if not check_integrity(archive, CIFAR10.tgz_md5):
         raise RuntimeError(f"{archive} is damaged or half downloaded: delete it, then run `python cifar10.py` again.")
+    extract_archive(archive, partial)
     (partial / FOLDER).rename(DATA / FOLDER)
     shutil.rmtree(partial)
     return True
 
 
-def generate(train: int = 10_000, test: int = 2_000) -> dict[str, Tensor]:
+def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[Tensor, Tensor]]:
     """Ten blurred colour patterns, each shifted, mixed with another pattern and covered with noise."""
     rng = torch.Generator().manual_seed(0)
     patterns = torch.nn.functional.interpolate(torch.randn(60, 3, 6, 6, generator=rng), size=48, mode="bicubic")
     windows = patterns.unfold(2, 32, 1).unfold(3, 32, 1)  # (pattern, channel, y, x, 32, 32), y and x from 0 to 16
     made = {}
     for split, n in [("train", train), ("test", test)]:
-        y, other = torch.randint(10, (n,), generator=rng), torch.randint(10, 60, (n,), generator=rng)
-        at = torch.randint(17, (4, n), generator=rng)
-        x = torch.empty(n, 3, 32, 32, dtype=torch.uint8)
+        x, y = torch.empty(n, 3, 32, 32, dtype=torch.uint8), torch.randint(10, (n,), generator=rng)
+        other, at = torch.randint(10, 60, (n,), generator=rng), torch.randint(17, (4, n), generator=rng)
         for part in torch.arange(n).split(500):
             mix = windows[y[part], :, at[0, part], at[1, part]] + windows[other[part], :, at[2, part], at[3, part]]
             x[part] = (128 + 30 * mix + 25 * torch.randn(mix.shape, generator=rng)).clamp(0, 255).to(torch.uint8)
-        made |= {f"{split}_x": x, f"{split}_y": y}
+        made[split] = x, y
     return made
 
 
 def load(train: bool, size: int | None = None) -> tuple[Tensor, Tensor, str]:
     """The first `size` pictures (N, 3, 32, 32) uint8, labels (N,) int64, and what they are. Never downloads."""
-    if root := find():
-        x, y, source = *read(root, train), "CIFAR-10"
-    elif MADE.exists():
-        made, split = torch.load(MADE, weights_only=True), "train" if train else "test"
-        x, y, source = made[f"{split}_x"], made[f"{split}_y"], "generated pictures"
-    else:
+    root = find()
+    if not (root or MADE.exists()):
         raise RuntimeError("There are no pictures yet: run `python cifar10.py` once, before the training.")
-    return x[:size], y[:size], source
+    x, y = read(root, train) if root else torch.load(MADE, weights_only=True)["train" if train else "test"]
+    return x[:size], y[:size], "CIFAR-10" if root else "generated pictures"
 
 
 @record

@@ -23,7 +23,7 @@ def main() -> None:
         remembered.set_epoch(epoch)
         with_set_epoch.append(list(remembered))
 
-    pictures = range(2048)
+    pictures = range(2049)
     steps = {n: len(DataLoader(pictures, 32, sampler=DistributedSampler(pictures, n, 0))) for n in (1, 2, 9)}
     print(f"rank {rank}: {in_order} of ten, {padded} of five\n", end="")
     report(

@@ -32,14 +32,16 @@ class Residual(nn.Module):
 class ResNet(nn.Module):
     """Pictures (N, 3, 32, 32), normalised → ten scores each (N, 10). Small enough for a CPU."""
 
-    def __init__(self, widths: tuple[int, int, int] = (32, 64, 128)):
+    def __init__(self, widths: tuple[int, int, int] = (32, 64, 64)):
         super().__init__()
         small, middle, large = widths
         self.features = nn.Sequential(
             convolution(3, small, kernel=4, stride=2),  # 16×16: a quarter of the pixels is a quarter of the work
-            convolution(small, middle, stride=2),  # 8×8
+            convolution(small, middle),
+            nn.MaxPool2d(2),  # 8×8
             Residual(middle),
-            convolution(middle, large, stride=2),  # 4×4
+            convolution(middle, large),
+            nn.MaxPool2d(2),  # 4×4
             Residual(large),
             nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),

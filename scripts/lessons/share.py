@@ -29,7 +29,7 @@ def main() -> None:
     # END SOLUTION
 
     print(f"rank {rank}: {correct} of {count} right, accuracy of the whole: {accuracy:.4f}\n", end="")
-    report("share", place, accuracy=accuracy, own=correct / count, whole=right.float().mean().item())
+    report("share", place, accuracy=float(accuracy), own=correct / count, whole=right.float().mean().item())
     dist.destroy_process_group()
 
 

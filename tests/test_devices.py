@@ -1,0 +1,197 @@
+"""Who computes where (devices.py), and how pictures become batches (loader.py)."""
+
+import itertools
+import json
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+from torchvision import transforms
+
+import loader
+from devices import Place, choose, here, low_precision, report
+from loader import MEAN, STD, Pictures, as_is, augment, normalise
+
+CPU = torch.device("cpu")
+
+# (GPUs, ranks on the machine): what every rank gets
+POLICY = {
+    (0, 1): [("cpu", "gloo")],
+    (0, 2): [("cpu", "gloo"), ("cpu", "gloo")],
+    (0, 3): [("cpu", "gloo"), ("cpu", "gloo"), ("cpu", "gloo")],
+    (1, 1): [("cuda:0", "nccl")],
+    (1, 2): [("cuda:0", "gloo"), ("cuda:0", "gloo")],
+    (1, 3): [("cuda:0", "gloo"), ("cuda:0", "gloo"), ("cuda:0", "gloo")],
+    (2, 1): [("cuda:0", "nccl")],
+    (2, 2): [("cuda:0", "nccl"), ("cuda:1", "nccl")],
+    (2, 3): [("cuda:0", "gloo"), ("cuda:1", "gloo"), ("cuda:0", "gloo")],
+    (4, 1): [("cuda:0", "nccl")],
+    (4, 2): [("cuda:0", "nccl"), ("cuda:1", "nccl")],
+    (4, 3): [("cuda:0", "nccl"), ("cuda:1", "nccl"), ("cuda:2", "nccl")],
+}
+
+
+@pytest.mark.parametrize(("gpus", "ranks"), POLICY)
+def test_choose(gpus, ranks):
+    assert [choose(gpus, ranks, local_rank) for local_rank in range(ranks)] == POLICY[gpus, ranks]
+
+
+@pytest.mark.parametrize(("gpus", "ranks"), list(itertools.product(range(10), range(1, 10))))
+def test_choose_keeps_its_promises(gpus, ranks):
+    devices, backends = zip(*(choose(gpus, ranks, local_rank) for local_rank in range(ranks)), strict=True)
+    assert len(set(backends)) == 1, "ranks with different backends never meet"
+    assert set(devices) <= {"cpu"} | {f"cuda:{gpu}" for gpu in range(gpus)}
+    assert ("cpu" in devices) == (gpus == 0)
+    assert len(set(devices)) == max(1, min(gpus, ranks)), "no GPU stands idle while ranks share another"
+    if backends[0] == "nccl":
+        assert len(set(devices)) == ranks, "nccl refuses two ranks on one GPU"
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16), (None, torch.bfloat16)],
+    ids=["T4", "A100", "H100", "CPU"],
+)
+def test_low_precision(capability, expected):
+    assert low_precision(capability) == expected
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """The environment without torchrun's variables. Whatever a test writes into it is gone afterwards."""
+    ours = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+    monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if name not in ours})
+    return os.environ
+
+
+def test_here_without_torchrun_is_rank_0_of_1(environment):
+    device, backend = choose(torch.cuda.device_count(), 1, 0)
+    assert here() == Place(0, 0, 1, torch.device(device), backend)
+    assert here() == here(), "asking again changes nothing"
+    dist.init_process_group(backend)
+    try:
+        assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+        dist.all_reduce(number := torch.tensor([7.0], device=device))
+        assert number.item() == 7
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "device", "backend"), [(0, "cpu", "gloo"), (1, "cuda:0", "gloo"), (2, "cuda:1", "nccl")]
+)
+def test_here_believes_torchrun(environment, monkeypatch, gpus, device, backend):
+    """Rank 5 of 6 is the second of 2 on its machine: it is those 2 that must get by with the machine's GPUs."""
+    current = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    environment.update(RANK="5", LOCAL_RANK="1", WORLD_SIZE="6", LOCAL_WORLD_SIZE="2", MASTER_PORT="29411")
+    assert here() == Place(5, 1, 6, torch.device(device), backend)
+    assert current == ([device] if gpus else [])
+    assert environment["MASTER_PORT"] == "29411"
+
+
+def test_every_rank_reports_into_its_own_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for rank in range(3):
+        report("squares", Place(rank, 0, 3, CPU, "gloo"), square=rank * rank, list=[1.5, None])
+    assert {path.name for path in tmp_path.iterdir()} == {"squares.json", "squares.rank1.json", "squares.rank2.json"}
+    for rank, name in enumerate(["squares.json", "squares.rank1.json", "squares.rank2.json"]):
+        read = json.loads((tmp_path / name).read_text())
+        expected = {"rank": rank, "world_size": 3, "backend": "gloo", "square": rank * rank, "list": [1.5, None]}
+        assert expected.items() <= read.items()
+        assert read["torch"] == torch.__version__
+        assert read["device"] == f"CPU, {os.cpu_count()} cores"
+
+
+def noise(n: int, height: int = 32, width: int = 32) -> torch.Tensor:
+    """Pictures without a zero, so that padding can be told from a picture."""
+    return torch.randint(1, 256, (n, 3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_augment_keeps_shape_and_type(dtype):
+    x = noise(7).to(dtype)
+    before = x.clone()
+    assert augment(x).shape == x.shape
+    assert augment(x).dtype == dtype
+    assert torch.equal(x, before), "the data set itself stays as it is"
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_augment_makes_every_shift_and_mirror_and_nothing_else(padding):
+    copies, height, width = 400, 6, 5  # a height unlike the width shows whether the two are mixed up
+    pictures = noise(3, height, width)
+    padded = torch.nn.functional.pad(pictures, (padding,) * 4)
+    shifts = list(itertools.product(range(2 * padding + 1), repeat=2))
+    views = [padded[:, :, top : top + height, left : left + width] for top, left in shifts]
+    allowed = torch.stack([*views, *(view.flip(-1) for view in views)], dim=1)  # (3, 2 × shifts, 3, height, width)
+    torch.manual_seed(0)
+    made = augment(pictures.repeat_interleave(copies, dim=0), padding).unflatten(0, (3, copies))
+    for own, views in zip(made, allowed, strict=True):
+        same = (own[:, None] == views[None]).flatten(2).all(2)  # (copies, views)
+        assert (same.sum(1) == 1).all(), "each is exactly one view of its own picture"
+        counts = same.sum(0)
+        assert counts.min() > 0, "each view occurs"
+        assert counts.max() < 5 * copies / len(views)
+        assert abs(same[:, len(shifts) :].sum() / copies - 0.5) < 0.1, "every second one is mirrored"
+
+
+def test_augment_without_padding_and_mirror_is_identity(monkeypatch):
+    x = noise(5)
+    monkeypatch.setattr(loader.torch, "rand", lambda *shape, device=None: torch.full(shape, 0.5, device=device))
+    assert torch.equal(augment(x, padding=0), x)
+    monkeypatch.setattr(loader.torch, "rand", lambda *shape, device=None: torch.zeros(shape, device=device))
+    assert torch.equal(augment(x, padding=0), x.flip(-1))
+
+
+def test_normalise():
+    levels = [[round(255 * (mean - std)), round(255 * (mean + std))] for mean, std in zip(MEAN, STD, strict=True)]
+    x = torch.tensor(levels, dtype=torch.uint8)[None, :, None, :].repeat(4, 1, 32, 16)  # (4, 3, 32, 32)
+    y = normalise(x)
+    assert (y.shape, y.dtype) == (x.shape, torch.float32)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert y.mean((0, 2, 3)).abs().max() < 0.01, "up to rounding to whole pixel values"
+    assert (y.std((0, 2, 3)) - 1).abs().max() < 0.01
+    theirs = transforms.Normalize(MEAN, STD)
+    torch.testing.assert_close(normalise(noise(4)), theirs(noise(4) / 255), rtol=0, atol=1e-5)
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """101 pictures whose label is their number."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cifar10.ATTACHED", tmp_path / "nothing attached")
+    (tmp_path / "data").mkdir()
+    torch.save({"train": (noise(101), torch.arange(101)), "test": (noise(7), torch.arange(7))}, "data/generated.pt")
+    return Pictures(train=True)
+
+
+def test_pictures_come_as_whole_batches(pictures):
+    assert (len(pictures), len(Pictures(False)), len(Pictures(True, 33))) == (101, 7, 33)
+    indices = [5, 100, 0, 5, -1]
+    x, y = pictures.__getitems__(indices)
+    singles_x, singles_y = zip(*(pictures[index] for index in indices), strict=True)
+    assert torch.equal(x, torch.stack(singles_x))
+    assert torch.equal(y, torch.stack(singles_y))
+    batches = list(DataLoader(pictures, 25, shuffle=True, collate_fn=as_is))
+    assert [len(y) for _, y in batches] == [25, 25, 25, 25, 1]
+    assert torch.equal(torch.cat([y for _, y in batches]).sort().values, pictures.y)
+    for x, y in batches:
+        assert (x.dtype, y.dtype) == (torch.uint8, torch.int64)
+        assert torch.equal(x, pictures.x[y]), "each picture keeps its label"
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 150])
+def test_batches_give_each_picture_to_exactly_one_rank(pictures, world_size):
+    seen = []
+    for rank in range(world_size):
+        for x, y in pictures.batches(20, rank, world_size):
+            assert torch.equal(x, pictures.x[y])
+            assert len(y) <= 20
+            seen += y.tolist()
+    assert sorted(seen) == list(range(101))
+    sizes = [len(y) for _, y in pictures.batches(20, 0, world_size)]
+    assert sum(sizes) == -(-101 // world_size), "shares are as even as can be"
