@@ -12,11 +12,11 @@ run: .venv/run  ## run every notebook, or LESSONS="03 06", and render build/site
 test: .venv/test  ## the tests (under 20 minutes on 2 cores)
 	$(BIN)/python -m pytest
 
-test-all: .venv/test  ## the tests, and the notebooks with their full parameters
-	$(BIN)/python -m pytest -m ""
+test-all: test mutants  ## the tests, every mutant, and all notebooks with their full parameters
+	$(BIN)/python scripts/run.py "" solutions/
 
 mutants: .venv/test  ## break every program in every way; each notebook must notice
-	$(BIN)/python -m pytest tests/test_mutants.py -m "" -q
+	$(BIN)/python tests/test_mutants.py
 
 bench: .venv/test  ## measure the ratios that the course claims (about 15 minutes)
 	$(BIN)/python scripts/bench.py

@@ -1,7 +1,7 @@
 """Measure the ratios that the course speaks of: both sides interleaved in one run, median and spread over the rounds.
 
-    python scripts/bench.py                    # all rows but the last, about five minutes
-    python scripts/bench.py --data FOLDER      # and accuracy on FOLDER/cifar-10-batches-py, ten minutes more
+Run:  python scripts/bench.py                    # all rows but the last, about five minutes
+      python scripts/bench.py --data FOLDER      # and accuracy on FOLDER/cifar-10-batches-py, ten minutes more
 
 Times on a shared machine are noisy; ratios of neighbours in time much less so. Nothing here is a test.
 """

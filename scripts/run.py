@@ -1,8 +1,8 @@
 """Run notebooks under papermill, each alone in an empty folder, and render them into `build/site`.
 
-    python scripts/run.py                     # every lesson
-    python scripts/run.py 03 solutions/06     # those two; `solutions/` is every solved one, "" every lesson
-    python scripts/run.py --outputs           # bring what they printed and drew back into notebooks/
+Run:  python scripts/run.py                     # every lesson
+      python scripts/run.py 03 solutions/06     # those two; `solutions/` is every solved one, "" every lesson
+      python scripts/run.py --outputs           # bring what they printed and drew back into notebooks/
 
 Exits 1 when a notebook failed. However it ends, no process that it started lives on.
 """

@@ -105,7 +105,7 @@ class Started:
 
     @property
     def out(self) -> str:
-        return (self.folder / "out").read_text()
+        return (self.folder / "out").read_bytes().decode()  # as it is: reading text would hide a "\r"
 
     def page(self, name: str) -> str:
         return (self.folder / "site" / f"{name}.html").read_text()
@@ -209,6 +209,9 @@ def test_a_killed_run_is_cleared_up_by_its_guardian(killed, bystander):
 def test_a_terminal_shows_progress_and_a_file_gets_few_lines(killed, limited):
     assert re.search(r"\rhang +cell 4/4 \d\d:\d\d", killed[signal.SIGINT].screen.decode())
     assert "\r" not in limited.out
+    for name in ("hang", "bad"):
+        at = [int(seconds) for seconds in re.findall(rf"^{name}: cell \d/4, (\d+) s$", limited.out, re.MULTILINE)]
+        assert all(later - earlier >= 4 for earlier, later in zip([0, *at], at, strict=False)), limited.out
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +267,7 @@ def test_a_limit_ends_every_rank_within_5_seconds(limited, bystander):
 
 
 def test_a_failing_cell_is_named_with_its_last_lines(limited):
-    limited.process.wait(60)
+    assert limited.process.wait(90) == 1
     table = limited.out[limited.out.index("lesson ") :]
     assert "FAILED in cell 4: for line in range(30):" in table  # papermill's own cells are not counted
     assert "ValueError: the cause" in table

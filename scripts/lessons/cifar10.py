@@ -1,5 +1,4 @@
 """The pictures: find CIFAR-10, or fetch it, or make pictures of its shape. The course's data policy, in one place.
-
 Run:  python cifar10.py            # once, in one process, before any training: ranks only read
 """
 
@@ -12,13 +11,11 @@ from urllib.request import urlopen
 import torch
 from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
-from torchvision.datasets import CIFAR10
-from torchvision.datasets.utils import check_integrity, extract_archive
 
 from devices import here, report
 
 DATA, ATTACHED = Path("data"), Path("/kaggle/input")
-FOLDER, MADE = CIFAR10.base_folder, DATA / "generated.pt"
+FOLDER, MADE = "cifar-10-batches-py", DATA / "generated.pt"
 
 
 def find() -> Path | None:
@@ -29,11 +26,13 @@ def find() -> Path | None:
 
 def read(root: Path, train: bool) -> tuple[Tensor, Tensor]:
     """Pictures (N, 3, 32, 32) uint8 and labels (N,) int64; RuntimeError naming the first damaged file."""
+    from torchvision.datasets import CIFAR10, utils  # here, since importing it takes as long as importing torch
+
     try:
         data = CIFAR10(root, train=train, download=False)  # compares every file's MD5 sum
     except RuntimeError:
         files = [*CIFAR10.train_list, *CIFAR10.test_list, [CIFAR10.meta["filename"], CIFAR10.meta["md5"]]]
-        bad = next(root / FOLDER / name for name, md5 in files if not check_integrity(root / FOLDER / name, md5))
+        bad = next(root / FOLDER / name for name, md5 in files if not utils.check_integrity(root / FOLDER / name, md5))
         remedy = "detach the dataset and attach it again" if ATTACHED in bad.parents else f"delete {root / FOLDER}"
         raise RuntimeError(f"{bad} is missing or damaged: {remedy}, then run `python cifar10.py` again.") from None
     return torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(data.targets)
@@ -41,6 +40,8 @@ def read(root: Path, train: bool) -> tuple[Tensor, Tensor]:
 
 def download() -> bool:
     """Put CIFAR-10 into ./data; False without internet. What is interrupted is begun afresh the next time."""
+    from torchvision.datasets import CIFAR10, utils
+
     partial, archive = DATA / "partial", DATA / CIFAR10.filename
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -51,11 +52,11 @@ def download() -> bool:
             shutil.copyfileobj(answer, file)  # what breaks off here leaves a file with a wrong MD5 sum
         if not archive.exists():
             return False
-    if not check_integrity(archive, CIFAR10.tgz_md5):
+    if not utils.check_integrity(archive, CIFAR10.tgz_md5):
         raise RuntimeError(f"{archive} is damaged or half downloaded: delete it, then run `python cifar10.py` again.")
-    extract_archive(archive, partial)
+    utils.extract_archive(archive, partial)
     (partial / FOLDER).rename(DATA / FOLDER)
-    shutil.rmtree(partial)
+    shutil.rmtree(partial)  # with the archive in it, if we fetched one
     return True
 
 
@@ -77,8 +78,7 @@ def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[Tensor, 
 
 def load(train: bool, size: int | None = None) -> tuple[Tensor, Tensor, str]:
     """The first `size` pictures (N, 3, 32, 32) uint8, labels (N,) int64, and what they are. Never downloads."""
-    root = find()
-    if not (root or MADE.exists()):
+    if not (root := find()) and not MADE.exists():
         raise RuntimeError("There are no pictures yet: run `python cifar10.py` once, before the training.")
     x, y = read(root, train) if root else torch.load(MADE, weights_only=True)["train" if train else "test"]
     return x[:size], y[:size], "CIFAR-10" if root else "generated pictures"

@@ -62,7 +62,7 @@ def main() -> None:
     torch.manual_seed(args.seed + rank)  # from here on, every rank draws random numbers of its own
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    steps = args.epochs * len(loader)
+    steps = args.epochs * len(loader) or parser.error("no epoch, or not one whole batch of pictures")
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, total_steps=steps, anneal_strategy="linear")
 
     losses, weights, start = [], [], time.perf_counter()

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
 
 from cifar10 import load
 from devices import here, report
@@ -75,19 +74,19 @@ def rate(batches: Callable[[], object], pictures: int, rounds: int = 5) -> float
 
 @record
 def main() -> None:
+    from torchvision import transforms
+
     torch.set_num_threads(1)
     whole = Pictures(train=True, size=2048)
     steps = [transforms.ToPILImage(), transforms.RandomCrop(32, padding=2), transforms.RandomHorizontalFlip()]
     one_by_one = transforms.Compose([*steps, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
-    singles = [(one_by_one, picture, label) for picture, label in zip(whole.x, whole.y, strict=True)]
 
     class Single(Dataset):
         def __len__(self) -> int:
-            return len(singles)
+            return len(whole)
 
         def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-            transform, picture, label = singles[index]
-            return transform(picture), label
+            return one_by_one(whole.x[index]), whole.y[index]
 
     ours, theirs = DataLoader(whole, 128, shuffle=True, collate_fn=as_is), DataLoader(Single(), 128, shuffle=True)
     batched = rate(lambda: [normalise(augment(x)) for x, _ in ours], len(whole))
