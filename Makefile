@@ -24,8 +24,8 @@ bench: .venv/test  ## measure the ratios that the course claims (about 15 minute
 build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons
 	$(BIN)/python scripts/build.py
 
-outputs: build  ## run lessons and solutions, and keep what they printed and drew
-	$(BIN)/python scripts/run.py --outputs $(or $(LESSONS),"" solutions/)
+outputs: build  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
+	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 
 lab: .venv/run  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks

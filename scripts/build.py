@@ -7,9 +7,11 @@ python scripts/build.py --force    # overwrite notebooks that were edited by han
 
 import argparse
 import ast
+import base64
 import difflib
 import hashlib
 import html
+import io
 import re
 import subprocess
 import sys
@@ -25,6 +27,7 @@ import nbformat
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
+from PIL import Image
 from ruff.__main__ import find_ruff_bin
 
 from languages import check_languages
@@ -83,11 +86,22 @@ def keep_outputs(old: NotebookNode, new: NotebookNode, machine: dict | None = No
         for output in after.outputs:
             if output.output_type == "stream":
                 output.text = output.text.replace("\r\n", "\n")
+            elif "image/png" in output.get("data", {}):
+                output.data["image/png"] = palette(output.data["image/png"])
         ran += [after] if after.execution_count or after.outputs else []
     machine = machine or about(old).get("outputs")
     if machine and ran:
         new.metadata.course["outputs"] = machine | {"code": fingerprint(ran)}
     return len(ran)
+
+
+def palette(png: str) -> str:
+    """The same picture with 256 colours: a third of the bytes, and no difference that a reader sees."""
+    image, small = Image.open(io.BytesIO(base64.b64decode(png))), io.BytesIO()
+    if image.mode == "P":
+        return png
+    image.convert("RGB").quantize(256).save(small, "PNG", optimize=True)
+    return base64.b64encode(small.getvalue()).decode()
 
 
 def solve(source: str, solved: bool, place: str) -> str:
