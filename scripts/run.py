@@ -23,6 +23,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import psutil
@@ -94,7 +95,7 @@ def printed(cell: dict) -> list[str]:
     """The lines that a cell printed, as a terminal would show them, without colours."""
     texts = ["".join(o.get("text", [])) or "\n".join(o.get("traceback", [])) for o in cell.get("outputs", [])]
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", "".join(text.rstrip("\n") + "\n" for text in texts))
-    return [line.rstrip().rpartition("\r")[2] for line in plain.rstrip().split("\n")]
+    return [line.rstrip().rpartition("\r")[2] for line in plain.rstrip().split("\n") if plain.strip()]
 
 
 @dataclass
@@ -179,9 +180,11 @@ class Run:
             return
         cell, errors = cells[number], raised[number]
         said = printed(cell)
-        if errors and errors[0]["ename"] == "LaunchError":  # what went wrong was printed by the launch before this cell
+        if errors and errors[0]["ename"] == "LaunchError":  # the cause was printed by the launch before this cell
             launches = [before for before in cells[:number] if "".join(before["source"]).startswith("!torchrun")]
-            said = [line for before in launches[-1:] for line in printed(before)] + [errors[0]["evalue"]]
+            lines = [line for before in launches[-1:] for line in printed(before)]
+            ranks = takewhile(lambda line: not re.match(r"E\d{4} ", line), lines)  # then follows torchrun's own report
+            said = [*ranks, errors[0]["evalue"]]
         elif not errors and not late:
             said += log[-1:]  # as when the kernel died
         first, limit = "".join(cell["source"]).split("\n")[0], [f"no end within {self.limit:g} s"] if late else []
@@ -248,7 +251,7 @@ def choose(names: list[str]) -> dict[Path, dict]:
         for path in found:
             try:
                 chosen[path] = json.loads(path.read_text())
-                chosen[path]["cells"], chosen[path]["metadata"].get("course", {}).get("quick")
+                len(chosen[path]["cells"]), chosen[path]["metadata"].get("course", {}).get("quick")
             except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
                 sys.exit(f"run: {path} is not a notebook ({error!r}): make it again with `make build`, or name another")
     return chosen

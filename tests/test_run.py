@@ -21,6 +21,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN = ROOT / "scripts" / "run.py"
+sys.path.insert(0, str(RUN.parent))
+from run import NOTEBOOKS, Run, choose  # noqa: E402
+
 LIMIT = 30
 # Rank 1 waits for ever in a collective that rank 0 never joins, and neither heeds SIGTERM.
 HANG = """%%writefile hang.py
@@ -285,10 +288,23 @@ def test_a_failing_cell_is_named_with_its_last_lines(limited):
     assert "FAILED" in limited.page("hang")
 
 
-def test_choosing_lessons(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    from run import NOTEBOOKS, choose
+def test_after_a_failed_launch_the_ranks_own_message_is_told(tmp_path):
+    said = ["rank 0 begins\n", *["a step\n"] * 30, "ValueError: the cause\n", "E1121 03:43:28 failed (exitcode: 1)\n"]
+    launch = nbformat.v4.new_code_cell(LAUNCH, outputs=[nbformat.v4.new_output("stream", text="".join(said))])
+    error = nbformat.v4.new_output("error", ename="LaunchError", evalue="hang.py failed (exit code 1).", traceback=[])
+    cells = [launch, nbformat.v4.new_code_cell('run = result("hang")\nrun', outputs=[error])]
+    for cell in cells:
+        cell.metadata["papermill"] = {"start_time": "2026-01-01"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "executed.ipynb")
+    run = Run(Path("hang.ipynb"), tmp_path, "", LIMIT, 2, {})
+    run.diagnose(False, [])
+    told = run.problem.splitlines()
+    assert told[0] == 'in cell 2: run = result("hang")'
+    assert told[-3:] == ["a step", "ValueError: the cause", "hang.py failed (exit code 1)."]
+    assert len(told) == 21
 
+
+def test_choosing_lessons():
     lessons, solutions = sorted(NOTEBOOKS.glob("*.ipynb")), sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
     assert list(choose([])) == list(choose([""])) == lessons
     assert list(choose(["solutions/"])) == solutions
