@@ -231,7 +231,10 @@ def bring_back(run: Run) -> None:
             machine |= {key: value for key, value in found if key in ("torch", "device", "data")}
     notebook = nbformat.read(run.path, as_version=4)
     notebook.metadata.setdefault("course", nbformat.NotebookNode())
-    kept = keep_outputs(nbformat.v4.reads(json.dumps(run.read())), notebook, machine)
+    executed = json.dumps(run.read())
+    for place in (run.folder / "home", run.folder, Path(sys.prefix).parent, ROOT):
+        executed = executed.replace(f"{place}/", "")  # tracebacks name files: keep the machine's own folders out
+    kept = keep_outputs(nbformat.v4.reads(executed), notebook, machine)
     nbformat.write(notebook, run.path)
     print(f"{run.name}: outputs of {kept} cells taken")
 
