@@ -18,7 +18,7 @@ test-all: test mutants  ## the tests, every mutant, and all notebooks with their
 mutants: .venv/test  ## break every program in every way; each notebook must notice
 	$(BIN)/python tests/test_mutants.py
 
-bench: .venv/test  ## measure the ratios that the course claims (about 15 minutes)
+bench: .venv/test  ## measure the ratios that the course speaks of (two minutes on 2 cores)
 	$(BIN)/python scripts/bench.py
 
 build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons

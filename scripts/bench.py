@@ -1,6 +1,6 @@
 """Measure the ratios that the course speaks of: both sides interleaved in one run, median and spread over the rounds.
 
-Run:  python scripts/bench.py                    # all rows but the last, about five minutes
+Run:  python scripts/bench.py                    # all rows but the last: two minutes on 2 cores
       python scripts/bench.py --data FOLDER      # and accuracy on FOLDER/cifar-10-batches-py, ten minutes more
 
 Times on a shared machine are noisy; ratios of neighbours in time much less so. Nothing here is a test.
