@@ -27,13 +27,12 @@ ROOT = Path(__file__).resolve().parents[1]
 LESSONS, PROGRAMS = ROOT / "scripts" / "lessons", ROOT / "tests" / "programs"
 
 EVERYWHERE = [  # on 2 ranks and on 3
-    "equal --norm group",
-    "equal --norm none --tied",
-    "equal --norm batch",
+    "equal --cases group batch uneven",
+    "equal --cases none --tied",
     "scores 1001",
     "scores 2",  # on 3 ranks, one has nothing to do
 ]
-ON_TWO = ["equal --norm none", "equal --norm group --tied", "single --epochs 1 --train-size 512 --test-size 101"]
+ON_TWO = ["equal --cases none", "equal --cases group --tied", "single --epochs 1 --train-size 512 --test-size 101"]
 TRAIN = "--epochs 1 --train-size 512 --test-size 101 --global-batch-size 128"
 RAISES = 2, [f"{PROGRAMS}/raises.py"]
 
@@ -105,23 +104,25 @@ def results(launches):
 
 
 EQUAL = [(2, line) for line in EVERYWHERE + ON_TWO] + [(3, line) for line in EVERYWHERE]
-SAME = [(ranks, line) for ranks, line in EQUAL if line.startswith("equal") and "batch" not in line]
+SAME = [(ranks, line) for ranks, line in EQUAL if line.startswith("equal")]
 
 
 @pytest.mark.parametrize(("ranks", "line"), SAME, ids=[f"{ranks} ranks, {line}" for ranks, line in SAME])
 def test_ddp_equals_one_process_on_the_full_batch(results, ranks, line):
-    reports = results(ranks, line)
+    reports = [report[line.split()[2]] for report in results(ranks, line)]
     for rank, report in enumerate(reports):
         assert len(report["gaps"]) == 5
         assert max(report["gaps"]) < 1e-12, "in float64, after each of five steps, the largest gap of all parameters"
         assert report["replaced"] == (rank != 0), "every rank starts from rank 0's weights"
         assert report["weights"] == reports[0]["weights"], "to the last bit"
+        assert report["gradients"] == reports[0]["gradients"], "as soon as backward has ended"
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_batchnorm_sees_only_its_own_rank(results, ranks):
-    """So here it does not hold, and the test above can tell the difference."""
-    reports = results(ranks, "equal --norm batch")
+@pytest.mark.parametrize("case", ["batch", "uneven"])
+def test_not_with_batchnorm_nor_with_unequal_parts(results, case, ranks):
+    """BatchNorm sees only its own rank, a mean of means is no mean: the test above can tell the difference."""
+    reports = [report[case] for report in results(ranks, EVERYWHERE[0])]
     for report in reports:
         assert report["gaps"][-1] > 1e-3
         assert report["weights"] == reports[0]["weights"], "the ranks still agree with one another"

@@ -88,4 +88,4 @@ def test_committed_outputs(path: Path) -> None:
         assert not errors and "Warning" not in text, f"cell {number}: {text}{errors}"
         assert not re.search(r"/(tmp|home|root|work)/", text), f"cell {number} names a folder of the machine: {text}"
         launched = cell.source.startswith("!torchrun")
-        assert len(text.splitlines()) <= (80 if launched and "Traceback" in text else 20), f"cell {number}: {text}"
+        assert len(text.splitlines()) <= (60 if launched and "Traceback" in text else 20), f"cell {number}: {text}"

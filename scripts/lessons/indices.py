@@ -1,12 +1,14 @@
-"""Which pictures does each rank get? What DistributedSampler hands out, with and without set_epoch.
+"""Which pictures does each rank see? What DistributedSampler hands out, and how the first picture is shifted.
 
 Run:  torchrun --standalone --nproc-per-node=2 indices.py
 """
 
+import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.utils.data import DataLoader, DistributedSampler
 
 from devices import here, report
+from loader import Pictures, augment
 
 
 @record
@@ -25,6 +27,11 @@ def main() -> None:
 
     pictures = range(2049)
     steps = {n: len(DataLoader(pictures, 32, sampler=DistributedSampler(pictures, n, 0))) for n in (1, 2, 9)}
+
+    picture, crops = Pictures(train=True, size=1).x, {}
+    for way, seed in [("the same seed", 0), ("seed + rank", rank)]:
+        torch.manual_seed(seed)
+        crops[way] = [augment(picture)[0].tolist() for _ in range(4)]
     print(f"rank {rank}: {in_order} of ten, {padded} of five\n", end="")
     report(
         "indices",
@@ -34,6 +41,7 @@ def main() -> None:
         without_set_epoch=without_set_epoch,
         with_set_epoch=with_set_epoch,
         steps=steps,
+        crops=crops,
     )
 
 
