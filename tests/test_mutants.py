@@ -86,20 +86,23 @@ def mutant(path: Path, name: str, reader: str, kind: str, folder: Path) -> Path:
     return target
 
 
-def verdict(path: Path, name: str, reader: str, kind: str) -> str:
-    """ "noticed", or what went wrong with noticing."""
-    with tempfile.TemporaryDirectory() as folder:
-        notebook = mutant(path, name, reader, kind, Path(folder))
-        command = [sys.executable, ROOT / "scripts" / "run.py", notebook, "--limit", str(LIMIT), "--site", folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=4 * LIMIT)
-    said = done.stdout + done.stderr
-    if done.returncode != 1:
-        return f"exit code {done.returncode}: the notebook did not notice\n{said}"
+def judge(code: int, said: str, name: str, kind: str) -> str:
+    """ "noticed", or what is wrong with how `run.py` ended and with what it said."""
+    if code != 1:
+        return f"exit code {code}: the notebook did not notice\n{said}"
     if SAYS[kind].format(name=name) not in said:
         return f"the notebook failed without saying “{SAYS[kind].format(name=name)}”\n{said}"
     if (f"no end within {LIMIT} s" in said) != (kind == "hangs on rank 1"):
         return f"the limit of {LIMIT} s {'was' if 'no end' in said else 'was not'} what stopped it\n{said}"
     return "noticed"
+
+
+def verdict(path: Path, name: str, reader: str, kind: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = mutant(path, name, reader, kind, Path(folder))
+        command = [sys.executable, ROOT / "scripts" / "run.py", notebook, "--limit", str(LIMIT), "--site", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=4 * LIMIT)
+    return judge(done.returncode, done.stdout + done.stderr, name, kind)
 
 
 def matrix() -> list[tuple[Path, str, str, str]]:
@@ -125,6 +128,22 @@ def verdicts() -> dict[tuple, str]:
 @pytest.mark.parametrize("one", chosen(), ids=lambda one: f"{one[0].stem}: {one[1]} {one[3]}")
 def test_the_notebook_notices(one: tuple, verdicts: dict[tuple, str]) -> None:
     assert verdicts[one] == "noticed"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "kind", "verdict"),
+    [
+        (1, "x.py failed (exit code 1)", "raises on rank 1", "noticed"),
+        (0, "x.py failed (exit code 1)", "raises on rank 1", "exit code 0"),
+        (2, "x.py failed (exit code 1)", "raises on rank 1", "exit code 2"),
+        (1, "y.py failed (exit code 1)", "raises on rank 1", "failed without saying “x.py"),
+        (1, f"x.py failed (exit code 1), no end within {LIMIT} s", "raises on rank 1", "the limit of 40 s was what"),
+        (1, f"x.py: no end within {LIMIT} s", "hangs on rank 1", "noticed"),
+        (1, "x.py failed (exit code 1)", "hangs on rank 1", "the limit of 40 s was not"),
+    ],
+)
+def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> None:
+    assert verdict in judge(code, said, "x", kind)
 
 
 def test_every_kind_is_met() -> None:
