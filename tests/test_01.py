@@ -1,0 +1,53 @@
+"""Lesson 01, beyond its notebook: drawings of every kind of view, and of a GPU's kernels where there is no GPU."""
+
+import matplotlib
+import pytest
+import torch
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from stack import cpu_kernels
+from tensors import draw, flame, positions
+
+BASE = torch.arange(24)  # each number is its own position
+VIEWS = [
+    BASE.reshape(4, 6),
+    BASE.reshape(4, 6).T,
+    BASE.reshape(4, 6)[1:, ::2],
+    BASE[5:9, None].expand(4, 3),
+    BASE.unfold(0, 3, 2),  # rows that overlap
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"{tuple(view.shape)}-{view.stride()}")
+def test_positions_lead_to_the_elements(view: torch.Tensor) -> None:
+    assert torch.tensor(positions(view)).equal(view)
+    figure, ax = plt.subplots()
+    draw(ax, view, "view")
+    numbers = [text.get_text() for text in ax.texts]
+    assert len([number for number in numbers if number.isdigit()]) == view.numel() + len(BASE)
+    plt.close(figure)
+
+
+def test_kernels_are_drawn_below_all_calls() -> None:
+    rows = [{"depth": 0, "name": "nn.Linear", "start": 5, "end": 9}]
+    rows += [{"depth": 1, "name": "aten::linear", "start": 6, "end": 8}]
+    name = "void at::native::(anonymous namespace)::softmax<4, at::native::Other<float> >(float*, int)"
+    figure, ax = plt.subplots()
+    flame(ax, rows, [{"name": name, "start": 8, "end": 15}])
+    assert [text.get_text() for text in ax.texts] == ["nn.Linear", "linear", "softmax"]
+    assert [bar.get_y() + bar.get_height() / 2 for bar in ax.patches] == pytest.approx([0, 1, 2])
+    assert ax.patches[-1].get_x() == 3 and ax.patches[-1].get_width() == 7
+    plt.close(figure)
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this torch has no MKL")
+def test_mkl_names_its_kernel(capfd: pytest.CaptureFixture) -> None:
+    a = torch.rand(64, 64)
+    assert cpu_kernels(lambda: a @ a) == ["MKL SGEMM"]
+    with pytest.raises(ZeroDivisionError):
+        cpu_kernels(lambda: 1 / 0)
+    print("still here")
+    assert capfd.readouterr().out == "still here\n"
