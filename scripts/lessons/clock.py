@@ -80,7 +80,6 @@ def main() -> None:
     report(
         "clock",
         place,
-        data="random numbers",
         sizes=sizes,
         whole=whole,
         loop=loop,

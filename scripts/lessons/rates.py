@@ -46,8 +46,8 @@ def train(batch_size: int, lr: float, pictures: int, place: Place | None) -> tup
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lr", type=float, default=0.5)
-    parser.add_argument("--pictures", type=int, default=96 * 24)
+    parser.add_argument("--lr", type=float, default=0.2)
+    parser.add_argument("--pictures", type=int, default=96 * 48)
     parser.add_argument("--timeout", type=float, default=60)
     args, place = parser.parse_args(), here()
     dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))

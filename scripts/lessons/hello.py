@@ -1,0 +1,29 @@
+"""Every rank runs this whole file, and says its number.
+
+Run:  python hello.py
+      torchrun --standalone --nproc-per-node=2 hello.py
+      torchrun --standalone --nproc-per-node=2 hello.py --stumble 1     # rank 1 fails on purpose
+"""
+
+import argparse
+import os
+
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import here, report
+
+
+@record
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stumble", type=int, help="number of the rank that fails")
+    args, place = parser.parse_args(), here()
+
+    print(f"rank {place.rank}\n", end="")  # the line and its end in one piece, or the lines of two ranks may mix
+    if place.rank == args.stumble:
+        raise RuntimeError(f"rank {place.rank} stumbles, on purpose")
+    report("hello", place, process=os.getpid(), parent=os.getppid())
+
+
+if __name__ == "__main__":
+    main()

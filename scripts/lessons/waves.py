@@ -1,0 +1,26 @@
+"""Exercise: every rank waves, and only the last one should.
+
+Run:  torchrun --standalone --nproc-per-node=3 waves.py
+"""
+
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import here, report
+
+
+@record
+def main() -> None:
+    place = rank, _, world_size, device, backend = here()
+
+    # BEGIN SOLUTION
+    wave = rank == world_size - 1
+    # STUB wave = True
+    # END SOLUTION
+
+    if wave:
+        print(f"rank {rank} of {world_size} waves\n", end="")
+    report("waves", place, wave=wave)
+
+
+if __name__ == "__main__":
+    main()
