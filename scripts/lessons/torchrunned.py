@@ -1,0 +1,27 @@
+"""Ranks that add their numbers, started by torchrun.
+
+Run:  torchrun --standalone --nproc-per-node=2 torchrunned.py
+"""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import here, report
+
+
+@record
+def main() -> None:
+    place = here()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60))
+    total = torch.tensor([place.rank + 1], device=place.device)
+    dist.all_reduce(total)
+    print(f"rank {place.rank} of {place.world_size}: the sum is {total.item()}\n", end="")
+    report("torchrunned", place, total=total.item())
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
