@@ -15,7 +15,7 @@ COMMITTED = sorted((ROOT / "notebooks").glob("*.ipynb")) + SOLVED
 
 # In every launched program a deprecation is an error. Exceptions are torch's own, as "message": torch version.
 DEPRECATED = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
-TORCHS_OWN: dict[str, str] = {}
+TORCHS_OWN = {"`torch.jit.script_method` is deprecated": "2.10, when Inductor is imported"}
 FILTERS = [f"error::{kind}" for kind in DEPRECATED] + [f"ignore:{message}" for message in TORCHS_OWN]
 
 
