@@ -47,7 +47,7 @@ def train(batch_size: int, lr: float, pictures: int, place: Place | None) -> tup
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lr", type=float, default=0.2)
-    parser.add_argument("--pictures", type=int, default=96 * 48)
+    parser.add_argument("--pictures", type=int, default=96 * 38)
     parser.add_argument("--timeout", type=float, default=60)
     args, place = parser.parse_args(), here()
     dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))

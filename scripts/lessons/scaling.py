@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--widths", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--batches", type=int, nargs="+", default=[16, 128], help="pictures of all ranks together")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=2, help="steps in a round")
+    parser.add_argument("--steps", type=int, default=2, help="steps in a round, of the largest batch")
     parser.add_argument("--timeout", type=float, default=60)
     args, place = parser.parse_args(), here()
     dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
@@ -73,9 +73,10 @@ def main() -> None:
             }
             steps = {name: stepper(width, size, shared, place) for name, (size, shared, _) in ways.items()}
             times = {name: [] for name in ways}
+            count = round(args.steps * (max(args.batches) / batch) ** 0.5)  # small batches are over soon: more of them
             for _ in range(args.rounds + 1):
                 for name, (_, _, takes_part) in ways.items():
-                    times[name].append(seconds(steps[name], args.steps, takes_part, place))
+                    times[name].append(seconds(steps[name], count, takes_part, place))
             table.append({"width": width, "batch": batch})
             table[-1] |= {name: statistics.median(taken[1:]) for name, taken in times.items()}  # the first warms up
             if place.rank == 0:
