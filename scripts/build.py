@@ -12,6 +12,7 @@ import difflib
 import hashlib
 import html
 import io
+import json
 import re
 import subprocess
 import sys
@@ -291,8 +292,10 @@ class Course:
             files[readme] = filled[0]
         if deck.exists():
             region = r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)'
-            fill = lambda m: m[1] + html.escape(self.excerpt(m[2])) + m[3]  # noqa: E731
-            files[deck] = re.sub(region, fill, deck.read_text(), flags=re.DOTALL)
+            fill = lambda m: m[1] + html.escape(self.excerpt(m[2]), quote=False) + m[3]  # noqa: E731
+            text = re.sub(region, fill, deck.read_text(), flags=re.DOTALL)
+            number = lambda m: m[1] + self.measured(m[2]) + m[3]  # noqa: E731
+            files[deck] = re.sub(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)', number, text)
         return files
 
     def table(self) -> str:
@@ -316,6 +319,15 @@ class Course:
             found = re.search(rf"^ *# region {re.escape(part)}\n((?:.*\n)*?) *# endregion", text, re.MULTILINE)
         demand(found, "assets/deck.html", f"{source} is nowhere: write NAME.py#L1-L9 or NAME.py#region.")
         return textwrap.dedent(found[1]).rstrip("\n")
+
+    def measured(self, source: str) -> str:
+        """`bench.json#ROW#ratio` of a run in assets, with two decimals; `bench.json#machine#cores`: where it ran."""
+        name, row, field = [*source.split("#"), "", ""][:3]
+        path = self.root / "assets" / name
+        run = json.loads(path.read_text()) if path.is_file() else {"machine": {}, "rows": []}
+        found = run["machine"] if row == "machine" else next((r for r in run["rows"] if r["row"] == row), {})
+        demand(field in found, "assets/deck.html", f"{source} is nowhere: write RUN.json#row#ratio or #machine#cores.")
+        return f"{found[field]:.2f}" if isinstance(found[field], float) else html.escape(str(found[field]), quote=False)
 
 
 def main(arguments: list[str] | None = None) -> int:

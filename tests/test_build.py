@@ -189,12 +189,18 @@ README = "# Course · 課程\n\n<!-- lessons: filled by scripts/build.py -->\n<!
 SLIDES = """\
 <pre class="code" data-src="alpha.py#loop" id="a">old</pre>
 <pre data-src="alpha.py#L8-L9"></pre>
+<span data-run="bench.json#two / one#ratio">9</span> on <span class="n" data-run="bench.json#machine#cores"></span>
 """
+RUN = '{"machine": {"cores": 2}, "rows": [{"row": "two / one", "ratio": 1.8765}]}'
 
 FIRST, SECOND = "notebooks/src/01_first.md", "notebooks/src/02_second.md"
 PROGRAM, TOOLBOX, DECK = "scripts/lessons/alpha.py", "scripts/lessons/tools.py", "assets/deck.html"
 SOURCES = {FIRST: LESSON, SECOND: SECOND_LESSON, PROGRAM: ALPHA, TOOLBOX: TOOLS, "README.md": README, DECK: SLIDES}
-SOURCES |= {"scripts/lessons/beta.py": BETA, "scripts/lessons/launch.py": "def result(name): ...\n"}
+SOURCES |= {
+    "assets/bench.json": RUN,
+    "scripts/lessons/beta.py": BETA,
+    "scripts/lessons/launch.py": "def result(name): ...\n",
+}
 
 
 class Small:
@@ -365,6 +371,22 @@ def test_the_deck_is_filled_by_region_and_by_lines(course: Small):
     assert '<pre data-src="alpha.py#L8-L9">@record\ndef main() -&gt; None:</pre>' in course["assets/deck.html"]
 
 
+def test_numbers_in_the_deck_are_filled_from_a_reference_run(course: Small):
+    filled = '"bench.json#two / one#ratio">1.88</span> on <span class="n" data-run="bench.json#machine#cores">2</span>'
+    assert filled in course["assets/deck.html"]
+    course.replace("assets/bench.json", "1.8765", "0.9")
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    assert filled.replace("1.88", "0.90") in course["assets/deck.html"]
+
+
+def test_a_browser_writes_filled_code_as_the_build_does(course: Small):
+    """Quotes stay quotes: an export from the browser equals the file byte for byte."""
+    course.replace("scripts/lessons/alpha.py", "total = 0", "total = len('\"') - 1")
+    assert course.build() == 0
+    assert "total = len('\"') - 1" in course["assets/deck.html"]
+
+
 def test_the_workshop_takes_each_program_and_parameter_once_in_lesson_order(course: Small):
     dials = (
         'from shutil import which\nGPU = which("nvidia-smi") is not None\nSTEPS = 3 if GPU else 2\n'
@@ -414,6 +436,7 @@ CHANGES = {
     "title": (FIRST, "01 · First", "01 · Foremost"),
     "table by hand": ("README.md", "| 第一課 |", "| 第1課 |"),
     "deck by hand": ("assets/deck.html", "total = 0", "total = 1"),
+    "number by hand": ("assets/deck.html", "1.88", "2.00"),
 }
 
 
@@ -592,6 +615,10 @@ REGIONS = {
     "unknown region": (DECK, "alpha.py#loop", "alpha.py#loops", f"{DECK}: alpha.py#loops is nowhere"),
     "lines beyond the end": (DECK, "#L8-L9", "#L8-L99", f"{DECK}: alpha.py#L8-L99 is nowhere"),
     "no place": (DECK, "alpha.py#loop", "alpha.py", f"{DECK}: alpha.py is nowhere"),
+    "unknown row": (DECK, "two / one", "one / two", f"{DECK}: bench.json#one / two#ratio is nowhere"),
+    "unknown number": (DECK, "#ratio", "#ration", f"{DECK}: bench.json#two / one#ration is nowhere"),
+    "unknown run": (DECK, "bench.json#machine", "run.json#machine", f"{DECK}: run.json#machine#cores is nowhere"),
+    "number without a place": (DECK, "#machine#cores", "", f"{DECK}: bench.json is nowhere"),
     "lines in reverse": (DECK, "#L8-L9", "#L9-L7", f"{DECK}: alpha.py#L9-L7 is nowhere"),
     "no table": ("README.md", "<!-- end -->", "", "README.md: it lacks its marked region"),
     "no minutes": (FIRST, "    minutes: 5\n", "", f"{FIRST}: begin with `# 03 · Title · 標題`, and give `minutes`"),
