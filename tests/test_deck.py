@@ -57,6 +57,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A new profile, in which nothing may be requested but the page itself, and nothing may go wrong."""
     context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
+    context.set_default_timeout(10_000)
     requests, errors = [], []
     context.on("request", lambda request: requests.append(request.url.partition("#")[0]))
     context.on("console", lambda message: errors.append(message.text))
@@ -163,7 +164,7 @@ def test_a_finger_turns_the_page(browser: Browser):
 
     assert swipe((300, 300), (100, 310), (100, 310)) == 4
     assert swipe((100, 300), (300, 290), (300, 290)) == 3
-    assert swipe((200, 500), (180, 200), (180, 200)) == 3  # the page scrolls
+    assert swipe((200, 500), (120, 200), (120, 200)) == 3  # the page scrolls
     context.close()
 
 
@@ -221,9 +222,9 @@ def test_the_presenter_sees_what_comes_next_and_the_clock(context: BrowserContex
 
 def test_full_screen(page: Page):
     page.keyboard.press("f")
-    page.wait_for_function("document.fullscreenElement === document.documentElement")
+    page.wait_for_function("() => document.fullscreenElement === document.documentElement")
     page.keyboard.press("f")
-    page.wait_for_function("document.fullscreenElement === null")
+    page.wait_for_function("() => document.fullscreenElement === null")
 
 
 def test_help_lists_every_key(page: Page):
@@ -468,10 +469,10 @@ def test_axe_finds_nothing(context: BrowserContext):
 
     for number in range(1, COUNT + 1):
         page.evaluate(f"location.hash = '#/{number}'")
-        page.wait_for_function(f"document.querySelector('#counter').textContent.startsWith('{number:02}')")
+        page.wait_for_function(f"() => document.querySelector('#counter').textContent.startsWith('{number:02}')")
         check(f"slide {number}")
     page.evaluate(f"location.hash = '#/{RING}'")
-    page.wait_for_function(f"document.querySelector('#counter').textContent.startsWith('{RING:02}')")
+    page.wait_for_function(f"() => document.querySelector('#counter').textContent.startsWith('{RING:02}')")
     for keys in ["ArrowRight ArrowRight ArrowRight", "n", "e", "Escape n o", "o ?", "Escape Home n", "n l l End"]:
         for key in keys.split():
             page.keyboard.press(key)
@@ -490,7 +491,7 @@ def test_without_its_script_the_page_still_shows_all_slides(browser: Browser):
         assert deck(context).locator("h1:visible").count() == COUNT
 
 
-@pytest.mark.parametrize("keys", ["", "o", "e n"])
+@pytest.mark.parametrize("keys", ["o", "e n"])
 def test_print_gives_one_slide_a_page(page: Page, keys: str):
     for key in keys.split():
         page.keyboard.press(key)
