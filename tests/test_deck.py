@@ -37,7 +37,7 @@ def find_browser() -> str:
     def found() -> str | None:
         return next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 
-    remedy = "apt-get install -y chromium fonts-noto-cjk"
+    remedy = "apt-get install -y chromium fonts-noto-cjk fonts-liberation"
     if not found() and os.geteuid() == 0 and shutil.which("apt-get"):
         install = f"{remedy} || (apt-get update && {remedy})"
         subprocess.run(install, shell=True, capture_output=True, timeout=600, check=False)
