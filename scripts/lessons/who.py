@@ -8,6 +8,7 @@ import os
 import sys
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
@@ -31,6 +32,7 @@ def main() -> None:
     lines += [" ".join(f"{name}={told[name]}" for name in TOLD[4:]), f"arguments: {sys.argv[1:]}"]
     print("\n    ".join(lines) + "\n", end="")  # one write, so that the ranks do not mix
     report("who", place, told=told, agreed=agreed, built=built, policy=policy, arguments=sys.argv[1:])
+    dist.all_reduce(torch.zeros(1, device=place.device))  # a rank that left now could cut off one that still connects
     dist.destroy_process_group()
 
 
