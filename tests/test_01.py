@@ -43,10 +43,10 @@ def test_kernels_are_drawn_below_all_calls() -> None:
     plt.close(figure)
 
 
-@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this torch has no MKL")
-def test_mkl_names_its_kernel(capfd: pytest.CaptureFixture) -> None:
+def test_mkl_names_its_kernel_where_there_is_one(capfd: pytest.CaptureFixture) -> None:
     a = torch.rand(64, 64)
-    assert cpu_kernels(lambda: a @ a) == ["MKL SGEMM"]
+    names = cpu_kernels(lambda: a @ a)
+    assert names == ["MKL SGEMM"] if torch.backends.mkl.is_available() else "MKL SGEMM" not in names
     with pytest.raises(ZeroDivisionError):
         cpu_kernels(lambda: 1 / 0)
     print("still here")
