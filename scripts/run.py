@@ -218,6 +218,19 @@ def render(runs: list[Run], site: Path) -> None:
     (site / "index.html").write_text(INDEX.replace("HEAD", HEAD).replace("ROWS", rows))
 
 
+def budget(cells: list[dict], machine: dict, path: Path) -> None:
+    """Write how long each launch of the workshop took, and all its other cells, for the run sheet."""
+    rows, rest = [], 0.0
+    for cell in cells:
+        launch = re.match(r"!torchrun .*--nproc-per-node=(\d+).* (\w+)\.py", "".join(cell["source"]))
+        seconds = cell["metadata"].get("papermill", {}).get("duration") or 0
+        rows += [{"row": f"{launch[2]} on {launch[1]}", "seconds": round(seconds)}] if launch else []
+        rest += 0 if launch else seconds
+    rows += [{"row": "launches", "seconds": sum(row["seconds"] for row in rows)}]
+    rows += [{"row": "other cells", "seconds": round(rest)}]
+    path.write_text(json.dumps({"machine": {"cores": os.cpu_count()} | machine, "rows": rows}, indent=1) + "\n")
+
+
 def bring_back(run: Run) -> None:
     """Put the outputs of a run with default parameters into the committed notebook, with the machine they came from."""
     import nbformat
@@ -236,6 +249,8 @@ def bring_back(run: Run) -> None:
         executed = executed.replace(f"{place}/", "")  # tracebacks name files: keep the machine's own folders out
     kept = keep_outputs(nbformat.v4.reads(executed), notebook, machine)
     nbformat.write(notebook, run.path)
+    if run.name == "solutions/workshop":
+        budget(run.begun(), machine, ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json")
     print(f"{run.name}: outputs of {kept} cells taken")
 
 
