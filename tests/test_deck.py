@@ -514,6 +514,7 @@ def test_code_on_slides_is_the_programs_code():
         "single.py#L66-L66": "loss = criterion(output, y)",
         "single.py#L67-L67": "loss.backward()",
         "single.py#L68-L68": "optimizer.step()",
+        "average.py#L34-L38": "loss.backward()\nfor parameter in",
         "ddp.py#L4-L4": "torchrun --standalone --nproc-per-node=2 ddp.py",
         "ddp.py#L54-L54": "dist.init_process_group(",
         "ddp.py#L57-L57": "sampler = DistributedSampler(",
@@ -522,7 +523,7 @@ def test_code_on_slides_is_the_programs_code():
         "ddp.py#L78-L78": "output = ddp_model(x)",
     }
     assert excerpts.keys() == starts.keys()
-    assert {source: course.excerpt(source) for source in excerpts} == excerpts
+    assert {source: course.excerpt(source, "deck") for source in excerpts} == excerpts
     assert all(text.startswith(starts[source]) and text[-1] in ")2" for source, text in excerpts.items())
 
 
@@ -561,6 +562,7 @@ def test_links_lead_to_the_lessons():
         r'href="([^"]*)"[^>]*><b>(\d\d)</b> <span lang="en">(.*?)</span> <span lang="zh-TW">(.*?)</span>', SOURCE
     )
     assert [number for _, number, *_ in links] == [f"0{n}" for n in range(8)]
+    assert '<a href="../notebooks/workshop.ipynb"' in SOURCE and (ROOT / "notebooks" / "workshop.ipynb").exists()
     for link, number, english, chinese in links:
         assert re.fullmatch(rf"\.\./notebooks/{number}_\w+\.ipynb", link)
         for source in (ROOT / "notebooks" / "src").glob(f"{number}_*.md"):
