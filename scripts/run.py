@@ -313,7 +313,7 @@ def main() -> int:
         runs.append(Run(path, Path(work, str(n)), f"{mark}-{n}-", args.limit, len(notebook["cells"]), quick))
     pool, width = ThreadPoolExecutor(max(1, args.jobs)), max(len(run.name) for run in runs) + 2
     try:
-        list(pool.map(lambda run: run(stopped), runs))
+        list(pool.map(lambda run: run(stopped), runs[::-1]))  # later lessons take longer: so both jobs end together
         print(f"\n{'lesson':{width}}{'seconds':>8}  result")
         for run in runs:
             lines = [run.result(), *run.problem.splitlines()[1:]]

@@ -1,5 +1,7 @@
 """Lesson 01, beyond its notebook: drawings of every kind of view, and of a GPU's kernels where there is no GPU."""
 
+import os
+
 import matplotlib
 import pytest
 import torch
@@ -49,5 +51,5 @@ def test_mkl_names_its_kernel_where_there_is_one(capfd: pytest.CaptureFixture) -
     assert names == ["MKL SGEMM"] if torch.backends.mkl.is_available() else "MKL SGEMM" not in names
     with pytest.raises(ZeroDivisionError):
         cpu_kernels(lambda: 1 / 0)
-    print("still here")
+    os.write(1, b"still here\n")  # past Python: on the output that C has
     assert capfd.readouterr().out == "still here\n"

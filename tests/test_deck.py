@@ -22,7 +22,7 @@ import build  # noqa: E402
 from languages import INNOCENT, TAIWAN, simplified  # noqa: E402
 
 DECK = ROOT / "assets" / "deck.html"
-SOURCE = DECK.read_text()
+SOURCE, HANDOUT = DECK.read_text(), (ROOT / "assets" / "handout.html").read_text()
 COUNT = len(re.findall(r"^<section\b", SOURCE, re.MULTILINE))
 STEPS = sum(map(int, re.findall(r'data-steps="(\d+)"', SOURCE)))
 RING = 11  # the slide with the stepped picture
@@ -498,6 +498,28 @@ def test_print_gives_one_slide_a_page(page: Page, keys: str):
     pdf = page.pdf(prefer_css_page_size=True, print_background=True)
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == COUNT
     assert set(re.findall(rb"/MediaBox\s*\[([^\]]*)\]", pdf)) == {b"0 0 960 540"}  # 1280 × 720 at 96 to the inch
+
+
+# ---- the handout
+
+
+def test_the_handout_is_one_page_on_paper_and_fits_a_phone(context: BrowserContext):
+    page = deck(context, ROOT / "assets" / "handout.html")
+    pdf = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1
+    assert b"0 0 594.95996 841.91998" in pdf or b"0 0 595" in pdf  # A4
+    assert not Axe().run(page).response["violations"]
+    for width in (400, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_handout_shows_the_programs_lines():
+    code = dict(re.findall(r'<pre data-src="([^"]*)">(.*?)</pre>', HANDOUT, re.DOTALL))
+    assert [text.count("\n") + 1 for text in code.values()] == [5, 3, 1]
+    assert code["single.py#L64-L68"].startswith("optimizer.zero_grad()")
+    assert code["average.py#L35-L37"].endswith("parameter.grad /= world_size")
+    assert HANDOUT.count("<tr>") == 10
 
 
 # ---- what it says
