@@ -27,6 +27,9 @@ build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons
 outputs: build  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
 	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 
+kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
+	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(LESSONS)
+
 lab: .venv/run  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks
 
@@ -46,4 +49,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
 
-.PHONY: help run test test-all mutants bench build outputs lab
+.PHONY: help run test test-all mutants bench build outputs kaggle lab

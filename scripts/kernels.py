@@ -5,10 +5,12 @@ class its second GPU. So kaggle-metadata.schema.json says what may stand there, 
 """
 
 import json
+import sys
 from pathlib import Path
 
-from jsonschema import Draft202012Validator, ValidationError
-from slugify import slugify  # the one that Kaggle's client uses
+sys.modules.setdefault("rfc3987_syntax", None)  # jsonschema takes two seconds to import it, for a check of addresses
+from jsonschema import Draft202012Validator, ValidationError  # noqa: E402
+from slugify import slugify  # noqa: E402, the one that Kaggle's client uses
 
 NAME = "kaggle-metadata.json"
 SCHEMA = json.loads(Path(__file__).with_name("kaggle-metadata.schema.json").read_text())
