@@ -7,12 +7,9 @@ that port free, and no way to the real Kaggle. Each request becomes a line of FO
 slug to what the server says instead of taking the push: {"status": 500} or any fields of the answer.
 """
 
-import fcntl
 import json
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -20,7 +17,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+from network import loopback
+
 folder = Path(sys.argv[1])
 answers = json.loads((folder / "answers").read_text()) if (folder / "answers").exists() else {}
 
@@ -48,10 +46,7 @@ class Kaggle(BaseHTTPRequestHandler):
         pass
 
 
-with socket.socket() as plain:  # a new namespace has its loopback device switched off
-    asked = struct.pack("16sh", b"lo", 0)
-    flags = struct.unpack("16sh", fcntl.ioctl(plain, SIOCGIFFLAGS, asked))[1]
-    fcntl.ioctl(plain, SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags | IFF_UP))
+loopback()
 server = ThreadingHTTPServer(("127.0.0.1", 80), Kaggle)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is meant for the command
