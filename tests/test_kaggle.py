@@ -290,7 +290,8 @@ def main() -> int:
             version = save_version(there[name], Path(folder, name.replace("/", "-")), *room)
             failed += bool(version.code)
             print(f"{name:32}{version.seconds:6.0f} s  {'FAILED' if version.code else 'ok'}", flush=True)
-            print(*(version.said.splitlines()[-20:] if version.code else []), sep="\n")
+            if version.code:
+                print(*version.said.splitlines()[-20:], sep="\n")
     return bool(failed)
 
 
