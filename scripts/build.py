@@ -40,7 +40,7 @@ LAUNCH = re.compile(r"!torchrun (?:[^|&;<>$`\\\n]*? )?(\w+)\.py(?: [^|&;<>$`\\\n
 UNCLEAN = re.compile(r"""^[^#"'\n]*(?:\btorchrun\b|[!%] *(?:python3?|run)\b.*\.py\b)""", re.MULTILINE)
 READ = re.compile(r'\b(?:result|failure)\("(\w+)"')
 IMPORT = re.compile(r"^ *(?:from (?=\w+ import)|import )(\w+)", re.MULTILINE)
-SOLUTION = re.compile(r"^ *# BEGIN SOLUTION\n(.*?)^ *# END SOLUTION *(?:\n|\Z)", re.MULTILINE | re.DOTALL)
+SOLUTION = re.compile(r"^ *# BEGIN (SOLUTION|LIVE)\n(.*?)^ *# END \1 *(?:\n|\Z)", re.MULTILINE | re.DOTALL)
 MAIN = re.compile(r'^@record\n(?:@.*\n)*def main\(.*^if __name__ == "__main__":$', re.MULTILINE | re.DOTALL)
 HIDDEN = {"jupyter": {"source_hidden": True}, "_kg_hide-input": True, "cellView": "form"}
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -60,6 +60,11 @@ def demand(truth: object, place: str, otherwise: str) -> None:
 
 def tags(cell: NotebookNode) -> list[str]:
     return cell.metadata.get("tags", [])
+
+
+def own(cells: "Cells") -> "Cells":
+    """The cells of a lesson without those that only the workshop has."""
+    return [pair for pair in cells if "class" not in tags(pair[1])]
 
 
 def about(notebook: NotebookNode) -> dict:
@@ -106,20 +111,23 @@ def palette(png: str) -> str:
     return base64.b64encode(small.getvalue()).decode()
 
 
-def solve(source: str, solved: bool, place: str) -> str:
-    """Keep the solution, or put the stub (`# STUB …` lines of the same region) in its place."""
+def solve(source: str, solved: bool, place: str, live: bool = False) -> str:
+    """Keep the solution, or put the stub (`# STUB …` lines of the same region) in its place.
+
+    A region `LIVE` is an exercise in the workshop alone (`live`), where it is typed in class; lessons have it whole.
+    """
 
     def region(match: re.Match) -> str:
-        lines = match[1].splitlines()
+        lines, whole = match[2].splitlines(), solved or (match[1] == "LIVE" and not live)
         kept = [line for line in lines if not line.lstrip().startswith("# STUB")]
         stub = [re.sub("# STUB ?", "", line, count=1) for line in lines if line not in kept]
         demand(stub, place, "a solution without a `# STUB …` line: unsolved, it must still run.")
         indent, plural = re.match(" *", stub[0])[0], "s" * (len(kept) != 1)
-        return "\n".join(kept if solved else [f"{indent}# your code here ({len(kept)} line{plural})", *stub]) + "\n"
+        return "\n".join(kept if whole else [f"{indent}# your code here ({len(kept)} line{plural})", *stub]) + "\n"
 
     built = SOLUTION.sub(region, source).rstrip("\n")
-    stray = re.search("# (BEGIN SOLUTION|END SOLUTION|STUB)", built)
-    demand(not stray, place, "BEGIN SOLUTION, STUB and END SOLUTION do not belong together here.")
+    stray = re.search("# (?:(?:BEGIN|END) (?:SOLUTION|LIVE)|STUB)", built)
+    demand(not stray, place, "BEGIN SOLUTION (or LIVE), STUB and END SOLUTION (or LIVE) do not belong together here.")
     return built
 
 
@@ -151,19 +159,19 @@ class Course:
     def name(self, path: Path) -> str:
         return str(path.relative_to(self.root))
 
-    def program(self, stem: str, solved: bool, place: str) -> str:
+    def program(self, stem: str, solved: bool, place: str, live: bool = False) -> str:
         path = self.programs / f"{stem}.py"
         demand(path.exists(), place, f"there is no {self.name(path)}.")
         hidden = stem in sys.stdlib_module_names or PathFinder.find_spec(stem, [sysconfig.get_path("purelib")])
         demand(not hidden, place, f"{path.name} hides the module `{stem}` from every rank: choose another name.")
-        text = solve(path.read_text(), solved, self.name(path))
+        text = solve(path.read_text(), solved, self.name(path), live)
         ast.parse(text, self.name(path))
         lines, limit = len(text.splitlines()), 150 if stem == "fast" else 100
-        demand(lines <= limit, self.name(path), f"{lines} lines; this program may have {limit}.")
+        demand(live or lines <= limit, self.name(path), f"{lines} lines; this program may have {limit}.")
         return text
 
     def lesson(self, path: Path, solved: bool) -> Cells:
-        """The cells of one lesson."""
+        """The cells of one lesson, with those tagged `class`, which stand in the workshop alone."""
         cells = []
         for number, cell in enumerate(map(copy, self.sources[path].cells), 1):
             place, labels = f"{self.name(path)}, cell {number}", tags(cell)
@@ -181,7 +189,7 @@ class Course:
                 cell.source = solve(cell.source, solved, place)
                 demand(len(cell.source.splitlines()) <= 12, place, "a cell has 12 lines at most, or it is a program.")
             cells.append((place, cell))
-        self.check_launches(cells)
+        self.check_launches(own(cells))
         return cells
 
     def differences(self, text: str, solved: bool, place: str) -> str:
@@ -223,17 +231,19 @@ class Course:
                 demand(used <= parameters, place, f"no parameters cell before sets {used - parameters}.")
         demand(not unread, place, f'no cell reads this launch: add `result("{unread}")`.')
 
-    def workshop(self, lessons: dict[Path, Cells]) -> dict[str, NotebookNode]:
-        """The cells that lessons tag `workshop`, in lesson order; each program and each parameter once."""
-        cells, written, defaults, dials, quick = [], set(), {}, {}, {}
+    def workshop(self, lessons: dict[Path, Cells], solved: bool) -> dict[str, NotebookNode]:
+        """The cells that lessons tag `workshop` or `class`, in lesson order; each program and each parameter once.
+
+        A cell tagged `after-06`, too, waits until those of lesson 06 are done.
+        """
+        chosen, written, defaults, dials, quick = [], set(), {}, {}, {}
         for path, lesson in lessons.items():
             used = set()
             for place, cell in lesson:
-                if "workshop" in tags(cell) and "parameters" not in tags(cell) and cell.source not in written:
-                    cells.append((place, copy(cell)))
-                    if WRITE.match(cell.source):
-                        written.add(cell.source)
-                    elif cell.cell_type == "code":
+                if {"workshop", "class"} & set(tags(cell)) and "parameters" not in tags(cell):
+                    later = next((f"{tag[6:]}~" for tag in tags(cell) if re.fullmatch(r"after-\d+", tag)), path.stem)
+                    chosen.append((later, place, copy(cell)))
+                    if cell.cell_type == "code" and not WRITE.match(cell.source):
                         used |= set(re.findall(r"\w+", cell.source))
             for place, cell in [pair for pair in lesson if "parameters" in tags(pair[1])]:
                 for node in needed(cell.source, used):
@@ -243,6 +253,14 @@ class Course:
                     dials[code] = "\n".join(cell.source.splitlines()[node.lineno - 1 : node.end_lineno])
             quicker = about(self.sources[path]).get("quick", {})
             quick |= {name: value for name, value in quicker.items() if name in defaults}
+        cells = []
+        for _, place, cell in sorted(chosen, key=lambda one: one[0]):
+            if program := WRITE.match(cell.source):
+                if program[1] in written:
+                    continue
+                written.add(program[1])
+                cell.source = f"{program[0]}\n{self.program(program[1], solved, place, live=not solved)}"
+            cells.append((place, cell))
         if not cells:
             return {}
         first = next((n for n, (_, cell) in enumerate(cells) if cell.cell_type == "code"), len(cells))
@@ -282,9 +300,9 @@ class Course:
         files = {}
         for solved, folder in [(False, self.notebooks), (True, self.notebooks / "solutions")]:
             lessons = {path: self.lesson(path, solved) for path in self.sources}
-            built = self.workshop(lessons)
+            built = self.workshop(lessons, solved)
             for path, cells in lessons.items():
-                built[path.stem] = self.notebook(cells, self.name(path), about(self.sources[path]))
+                built[path.stem] = self.notebook(own(cells), self.name(path), about(self.sources[path]))
             for stem, notebook in built.items():
                 path = folder / f"{stem}.ipynb"
                 self.open_elsewhere(notebook, self.name(path))
@@ -297,19 +315,27 @@ class Course:
                     demand(untouched or force, self.name(path), f"this notebook was edited by hand: {remedy}")
                     keep_outputs(old, notebook)
                 files[path] = nbformat.writes(notebook) + "\n"
-        readme, deck = self.root / "README.md", self.root / "assets" / "deck.html"
+        readme, assets = self.root / "README.md", self.root / "assets"
         if readme.exists():
             region = r"(<!-- lessons: filled by scripts/build.py -->\n).*?(<!-- end -->)"
             filled = re.subn(region, lambda m: m[1] + self.table() + m[2], readme.read_text(), flags=re.DOTALL)
             demand(filled[1] == 1, "README.md", "it lacks its marked region for the table of lessons.")
             files[readme] = filled[0]
-        if deck.exists():
-            region = r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)'
-            fill = lambda m: m[1] + html.escape(self.excerpt(m[2]), quote=False) + m[3]  # noqa: E731
-            text = re.sub(region, fill, deck.read_text(), flags=re.DOTALL)
-            number = lambda m: m[1] + self.measured(m[2]) + m[3]  # noqa: E731
-            files[deck] = re.sub(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)', number, text)
+        files |= {path: self.filled(path) for path in [*assets.glob("*.html"), *assets.glob("*.md")]}
         return files
+
+    def filled(self, path: Path) -> str:
+        """A page of assets/ with its code and its measured numbers filled in."""
+        place = self.name(path)
+
+        def code(match: re.Match) -> str:
+            return match[1] + html.escape(self.excerpt(match[2], place), quote=False) + match[3]
+
+        def number(match: re.Match) -> str:
+            return match[1] + self.measured(match[2], place) + match[3]
+
+        text = re.sub(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', code, path.read_text(), flags=re.DOTALL)
+        return re.sub(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)', number, text)
 
     def table(self) -> str:
         """The rows of the README's list of lessons."""
@@ -322,25 +348,25 @@ class Course:
             rows.append(f"| {' | '.join(cells)} | [✓]({solution}) |")
         return "\n".join(rows) + "\n"
 
-    def excerpt(self, source: str) -> str:
+    def excerpt(self, source: str, place: str) -> str:
         """`ddp.py#L10-L14`: these lines; `ddp.py#name`: what stands between `# region name` and `# endregion`."""
         name, _, part = source.partition("#")
-        text = self.program(name.removesuffix(".py"), True, "assets/deck.html") + "\n"
+        text = self.program(name.removesuffix(".py"), True, place) + "\n"
         if lines := re.fullmatch(r"L(\d+)-L(\d+)", part):
             first, last = int(lines[1]), int(lines[2])
             found = re.match(rf"(?:.*\n){{{first - 1}}}((?:.*\n){{{last - first + 1}}})", text)
         else:
             found = re.search(rf"^ *# region {re.escape(part)}\n((?:.*\n)*?) *# endregion", text, re.MULTILINE)
-        demand(found, "assets/deck.html", f"{source} is nowhere: write NAME.py#L1-L9 or NAME.py#region.")
+        demand(found, place, f"{source} is nowhere: write NAME.py#L1-L9 or NAME.py#region.")
         return textwrap.dedent(found[1]).rstrip("\n")
 
-    def measured(self, source: str) -> str:
+    def measured(self, source: str, place: str) -> str:
         """`bench.json#ROW#ratio` of a run in assets, with two decimals; `bench.json#machine#cores`: where it ran."""
         name, row, field = [*source.split("#"), "", ""][:3]
         path = self.root / "assets" / name
         run = json.loads(path.read_text()) if path.is_file() else {"machine": {}, "rows": []}
         found = run["machine"] if row == "machine" else next((r for r in run["rows"] if r["row"] == row), {})
-        demand(field in found, "assets/deck.html", f"{source} is nowhere: write RUN.json#row#ratio or #machine#cores.")
+        demand(field in found, place, f"{source} is nowhere: write RUN.json#row#ratio or #machine#cores.")
         return f"{found[field]:.2f}" if isinstance(found[field], float) else html.escape(str(found[field]), quote=False)
 
 

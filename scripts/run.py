@@ -219,6 +219,19 @@ def render(runs: list[Run], site: Path) -> None:
     (site / "index.html").write_text(INDEX.replace("HEAD", HEAD).replace("ROWS", rows))
 
 
+def budget(cells: list[dict], machine: dict, path: Path) -> None:
+    """Write how long each launch of the workshop took, and all its other cells, for the run sheet."""
+    rows, rest = [], 0.0
+    for cell in cells:
+        launch = re.match(r"!torchrun .*--nproc-per-node=(\d+).* (\w+)\.py", "".join(cell["source"]))
+        seconds = cell["metadata"].get("papermill", {}).get("duration") or 0
+        rows += [{"row": f"{launch[2]} on {launch[1]}", "seconds": round(seconds)}] if launch else []
+        rest += 0 if launch else seconds
+    rows += [{"row": "launches", "seconds": sum(row["seconds"] for row in rows)}]
+    rows += [{"row": "other cells", "seconds": round(rest)}]
+    path.write_text(json.dumps({"machine": {"cores": os.cpu_count()} | machine, "rows": rows}, indent=1) + "\n")
+
+
 def bring_back(run: Run) -> None:
     """Put the outputs of a run with default parameters into the committed notebook, with the machine they came from."""
     import nbformat
@@ -237,6 +250,8 @@ def bring_back(run: Run) -> None:
         executed = executed.replace(f"{place}/", "")  # tracebacks name files: keep the machine's own folders out
     kept = keep_outputs(nbformat.v4.reads(executed), notebook, machine)
     nbformat.write(notebook, run.path)
+    if run.name == "solutions/workshop":
+        budget(run.begun(), machine, ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json")
     print(f"{run.name}: outputs of {kept} cells taken")
 
 
@@ -299,7 +314,7 @@ def main() -> int:
         runs.append(Run(path, Path(work, str(n)), f"{mark}-{n}-", args.limit, len(notebook["cells"]), quick))
     pool, width = ThreadPoolExecutor(max(1, args.jobs)), max(len(run.name) for run in runs) + 2
     try:
-        list(pool.map(lambda run: run(stopped), runs))
+        list(pool.map(lambda run: run(stopped), runs[::-1]))  # later lessons take longer: so both jobs end together
         print(f"\n{'lesson':{width}}{'seconds':>8}  result")
         for run in runs:
             lines = [run.result(), *run.problem.splitlines()[1:]]

@@ -1,5 +1,7 @@
 """Lesson 01, beyond its notebook: drawings of every kind of view, and of a GPU's kernels where there is no GPU."""
 
+import os
+
 import matplotlib
 import pytest
 import torch
@@ -43,11 +45,11 @@ def test_kernels_are_drawn_below_all_calls() -> None:
     plt.close(figure)
 
 
-@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this torch has no MKL")
-def test_mkl_names_its_kernel(capfd: pytest.CaptureFixture) -> None:
+def test_mkl_names_its_kernel_where_there_is_one(capfd: pytest.CaptureFixture) -> None:
     a = torch.rand(64, 64)
-    assert cpu_kernels(lambda: a @ a) == ["MKL SGEMM"]
+    names = cpu_kernels(lambda: a @ a)
+    assert names == ["MKL SGEMM"] if torch.backends.mkl.is_available() else "MKL SGEMM" not in names
     with pytest.raises(ZeroDivisionError):
         cpu_kernels(lambda: 1 / 0)
-    print("still here")
+    os.write(1, b"still here\n")  # past Python: on the output that C has
     assert capfd.readouterr().out == "still here\n"

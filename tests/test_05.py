@@ -17,15 +17,15 @@ LESSONS, PROGRAMS = ROOT / "scripts" / "lessons", ROOT / "tests" / "programs"
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory) -> list[list[dict]]:
-    """What each of three ranks reported in the ring and in our own DDP."""
+    """What each of three ranks reported in the ring, in our own DDP, and with averaged gradients."""
     folder = tmp_path_factory.mktemp("three")
-    lines = json.dumps([[str(folder), 3, [f"{PROGRAMS}/several.py", "ring --elements 1001", "ownddp"]]])
+    lines = json.dumps([[str(folder), 3, [f"{PROGRAMS}/several.py", "ring --elements 1001", "ownddp", "average"]]])
     settings = {"PYTHONPATH": str(LESSONS), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, PROGRAMS / "torchruns.py"]
     subprocess.run(command, input=lines, text=True, env=os.environ | settings, timeout=120, check=True)
     assert (folder / "exit").read_text() == "0", (folder / "log").read_text()
     endings = ["json", "rank1.json", "rank2.json"]
-    return [[json.loads((folder / f"{number}.{ending}").read_text()) for ending in endings] for number in (0, 1)]
+    return [[json.loads((folder / f"{number}.{ending}").read_text()) for ending in endings] for number in range(3)]
 
 
 def test_the_ring_counts_the_bytes_of_unequal_chunks(three):
@@ -40,6 +40,11 @@ def test_own_ddp_on_three_ranks_is_one_process(three):
     assert three[1][0]["weights"] == three[1][1]["weights"] == three[1][2]["weights"], "to the last bit"
     lonely = [rank["traces"]["never talks"][-1] for rank in three[1]]
     assert len(set(lonely)) == 3, "without averaging there are three models"
+
+
+def test_averaged_gradients_make_one_model_of_three_parts(three):
+    assert three[2][0]["weights"] == three[2][1]["weights"] == three[2][2]["weights"]
+    assert all(rank["error"] < 0.01 for rank in three[2])
 
 
 def hangs() -> None:

@@ -472,6 +472,54 @@ def test_the_workshop_takes_each_program_and_parameter_once_in_lesson_order(cour
     assert ["return 0" in text for [text] in tools] == [True, False]
 
 
+LIVE = "    # BEGIN LIVE\n    total = 0\n    # STUB total = 1\n    # END LIVE\n"
+
+
+def test_a_live_region_is_an_exercise_in_the_workshop_alone(course: Small):
+    course.replace(PROGRAM, "    total = 0\n", LIVE)
+    assert course.build() == 0
+    stub, whole = "    # your code here (1 line)\n    total = 1\n    for", "    # region loop\n    total = 0\n    for"
+    for name in (
+        "01_first",
+        "02_second",
+        "solutions/01_first",
+        "solutions/02_second",
+        "workshop",
+        "solutions/workshop",
+    ):
+        [text] = [text for text in course.code(name) if text.startswith("%%writefile alpha")]
+        assert (stub if name == "workshop" else whole) in text, name
+    assert "LIVE" not in "".join(course[path] for path in course.files() if path.endswith(".ipynb"))
+    assert "total = 0\nfor" in course[DECK]
+
+
+def test_a_live_program_has_its_100_lines_when_it_is_whole(course: Small):
+    course[PROGRAM] = ALPHA.replace("    print(total)\n", "    print(total)\n" * 81).replace("    total = 0\n", LIVE)
+    assert course.build() == 0
+    assert any(len(text.splitlines()) == 102 for text in course.code("workshop"))  # with its magic, and a line of stub
+
+
+def test_a_cell_for_the_class_stands_in_the_workshop_alone(course: Small):
+    course.replace(FIRST, "```python\n# BEGIN", '```python tags=["class"]\n1 + 1\n```\n\n```python\n# BEGIN')
+    assert course.build() == 0
+    found = [name for name in ("01_first", "solutions/01_first") if "1 + 1" in course.code(name)]
+    assert not found and all("1 + 1" in course.code(name) for name in ("workshop", "solutions/workshop"))
+
+
+def test_a_lesson_cannot_rest_on_a_program_that_only_the_class_writes(course: Small, capsys: pytest.CaptureFixture):
+    course.replace(FIRST, 'python tags=["workshop"]\n%%writefile alpha', 'python tags=["class"]\n%%writefile alpha')
+    refused(course, capsys, "cell 8: it needs alpha.py, which no cell before writes")
+
+
+def test_a_cell_can_wait_in_the_workshop_until_another_lesson_is_done(course: Small):
+    for start in ("%%writefile alpha", "!torchrun", "alpha ="):
+        course.replace(FIRST, f'["workshop"]\n{start}', f'["workshop", "after-02"]\n{start}')
+    assert course.build() == 0
+    starts = ["%%writefile b", "!torchrun", 'failure("b', "%%writefile a", "!torchrun", "alpha ="]
+    assert all(map(str.startswith, course.code("workshop")[-6:], starts))
+    assert course.code().index('alpha = result("alpha")') < len(course.code()) - 1  # in its lesson it stays in place
+
+
 def test_without_tagged_cells_there_is_no_workshop(course: Small):
     for path in (FIRST, SECOND):
         course[path] = course[path].replace(', "workshop"', "").replace('"workshop"', "")
@@ -616,7 +664,7 @@ def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
 
 LAUNCH = "!torchrun --standalone --nproc-per-node=2 alpha.py --steps {STEPS // 1}"
 READING, TAGGED = 'alpha = result("alpha")', 'python tags=["workshop"]\n'
-NO_LAUNCH, NO_PAIR = "cell 8: a launch is `!torchrun", "cell 10: BEGIN SOLUTION, STUB and END SOLUTION do not"
+NO_LAUNCH, NO_PAIR = "cell 8: a launch is `!torchrun", "cell 10: BEGIN SOLUTION (or LIVE), STUB and END"
 NO_MAIN = "cell 8: alpha.py lacks `@record` on `main`"
 
 LANGUAGES = {

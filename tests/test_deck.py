@@ -22,7 +22,7 @@ import build  # noqa: E402
 from languages import INNOCENT, TAIWAN, simplified  # noqa: E402
 
 DECK = ROOT / "assets" / "deck.html"
-SOURCE = DECK.read_text()
+SOURCE, HANDOUT = DECK.read_text(), (ROOT / "assets" / "handout.html").read_text()
 COUNT = len(re.findall(r"^<section\b", SOURCE, re.MULTILINE))
 STEPS = sum(map(int, re.findall(r'data-steps="(\d+)"', SOURCE)))
 RING = 11  # the slide with the stepped picture
@@ -500,6 +500,28 @@ def test_print_gives_one_slide_a_page(page: Page, keys: str):
     assert set(re.findall(rb"/MediaBox\s*\[([^\]]*)\]", pdf)) == {b"0 0 960 540"}  # 1280 × 720 at 96 to the inch
 
 
+# ---- the handout
+
+
+def test_the_handout_is_one_page_on_paper_and_fits_a_phone(context: BrowserContext):
+    page = deck(context, ROOT / "assets" / "handout.html")
+    pdf = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1
+    assert b"0 0 594.95996 841.91998" in pdf or b"0 0 595" in pdf  # A4
+    assert not Axe().run(page).response["violations"]
+    for width in (400, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_handout_shows_the_programs_lines():
+    code = dict(re.findall(r'<pre data-src="([^"]*)">(.*?)</pre>', HANDOUT, re.DOTALL))
+    assert [text.count("\n") + 1 for text in code.values()] == [5, 3, 1]
+    assert code["single.py#L64-L68"].startswith("optimizer.zero_grad()")
+    assert code["average.py#L35-L37"].endswith("parameter.grad /= world_size")
+    assert HANDOUT.count("<tr>") == 10
+
+
 # ---- what it says
 
 
@@ -514,6 +536,7 @@ def test_code_on_slides_is_the_programs_code():
         "single.py#L66-L66": "loss = criterion(output, y)",
         "single.py#L67-L67": "loss.backward()",
         "single.py#L68-L68": "optimizer.step()",
+        "average.py#L34-L38": "loss.backward()\nfor parameter in",
         "ddp.py#L4-L4": "torchrun --standalone --nproc-per-node=2 ddp.py",
         "ddp.py#L54-L54": "dist.init_process_group(",
         "ddp.py#L57-L57": "sampler = DistributedSampler(",
@@ -522,7 +545,7 @@ def test_code_on_slides_is_the_programs_code():
         "ddp.py#L78-L78": "output = ddp_model(x)",
     }
     assert excerpts.keys() == starts.keys()
-    assert {source: course.excerpt(source) for source in excerpts} == excerpts
+    assert {source: course.excerpt(source, "deck") for source in excerpts} == excerpts
     assert all(text.startswith(starts[source]) and text[-1] in ")2" for source, text in excerpts.items())
 
 
@@ -561,6 +584,7 @@ def test_links_lead_to_the_lessons():
         r'href="([^"]*)"[^>]*><b>(\d\d)</b> <span lang="en">(.*?)</span> <span lang="zh-TW">(.*?)</span>', SOURCE
     )
     assert [number for _, number, *_ in links] == [f"0{n}" for n in range(8)]
+    assert '<a href="../notebooks/workshop.ipynb"' in SOURCE and (ROOT / "notebooks" / "workshop.ipynb").exists()
     for link, number, english, chinese in links:
         assert re.fullmatch(rf"\.\./notebooks/{number}_\w+\.ipynb", link)
         for source in (ROOT / "notebooks" / "src").glob(f"{number}_*.md"):

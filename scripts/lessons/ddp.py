@@ -54,11 +54,17 @@ def main() -> None:
     dist.init_process_group(backend, timeout=timedelta(seconds=args.timeout))
     train_set, test_set = Pictures(True, args.train_size), Pictures(False, args.test_size)
     loading = {"num_workers": args.workers, "pin_memory": device.type == "cuda", "collate_fn": as_is, "drop_last": True}
+    # BEGIN LIVE
     sampler = DistributedSampler(train_set, shuffle=True, seed=args.seed, drop_last=True)
+    # STUB sampler = DistributedSampler(train_set, 1, 0)  # every rank is told that it is alone, and takes all pictures
+    # END LIVE
     loader = DataLoader(train_set, batch_size, sampler=sampler, **loading)
     torch.manual_seed(args.seed)
     model = ResNet().to(device, memory_format=torch.channels_last)
+    # BEGIN LIVE
     ddp_model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+    # STUB ddp_model = model
+    # END LIVE
     torch.manual_seed(args.seed + rank)  # from here on, every rank draws random numbers of its own
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
@@ -67,7 +73,10 @@ def main() -> None:
 
     losses, weights, start = [], [], time.perf_counter()
     for epoch in range(args.epochs):
+        # BEGIN LIVE
         sampler.set_epoch(epoch)
+        # STUB # the sampler does not know which epoch this is
+        # END LIVE
         model.train()
         for x, y in loader:
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
@@ -92,7 +101,7 @@ def main() -> None:
     if rank == 0:
         torch.save(model.state_dict(), "ddp.pt")  # the model itself, not its DDP wrapper: no `module.` in the names
         print(f"{train_set.source}: {scores['correct']:,} of {scores['count']:,} test pictures right")
-    report("ddp", place, data=train_set.source, losses=losses, weights=weights, pace=pace, **scores)
+    report("ddp", place, data=train_set.source, last=sampler.epoch, losses=losses, weights=weights, pace=pace, **scores)
     dist.destroy_process_group()
 
 

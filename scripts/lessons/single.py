@@ -61,11 +61,19 @@ def main() -> None:
             x = normalise(augment(x))
             weights.append(model.head.weight[0, 0].detach().clone())
 
+            # BEGIN LIVE
             optimizer.zero_grad()
+            # STUB # first clear the old gradients
+            # END LIVE
             output = model(x)
             loss = criterion(output, y)
+            # BEGIN LIVE
             loss.backward()
             optimizer.step()
+            # STUB last = model.head.weight, model.head.bias  # so far only the last layer learns
+            # STUB last[0].grad, last[1].grad = torch.autograd.grad(loss, last)
+            # STUB optimizer.step()
+            # END LIVE
 
             scheduler.step()
             losses.append(loss.detach())

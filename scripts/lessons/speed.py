@@ -9,15 +9,15 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import Tensor, nn
 from torch._dynamo import lookup_backend
 from torch._dynamo.utils import counters
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.fx import GraphModule
-from torch.nn.functional import cross_entropy
 
 from devices import here, low_precision, report
 from model import Residual, convolution
@@ -25,7 +25,6 @@ from model import Residual, convolution
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path("compiled").absolute())  # for the next program to find
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # a CUDA toolkit without a GPU is no news
 torch._logging.set_logs(dynamo=logging.ERROR)  # nor do we need advice on what we show on purpose
-
 # Without a C++ compiler the captured graphs run with torch's own kernels: nothing is generated, nothing fused.
 BACKEND = "inductor" if shutil.which(os.environ.get("CXX", "g++")) else "aot_eager"
 
@@ -44,7 +43,7 @@ class Counting:
     def __init__(self, inner: str = BACKEND):
         self.inner, self.graphs = lookup_backend(inner), []
 
-    def __call__(self, graph: GraphModule, inputs: list[Tensor], **options):
+    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Tensor], **options):
         self.graphs.append(graph.code)
         return self.inner(graph, inputs, **options)
 
@@ -55,28 +54,25 @@ def network() -> nn.Sequential:
     return nn.Sequential(convolution(3, 32, kernel=4, stride=2), Residual(32), *end)
 
 
-def timed(x: Tensor, y: Tensor, steps: int, last: bool, low: bool, compiled: bool) -> dict:
-    """Seconds of the first step, median of those after the third, and how many graphs were compiled."""
+def training(x: Tensor, y: Tensor, last: bool, low: bool, compiled: bool) -> tuple[Callable[[], float], Counting]:
+    """One training step as a function that returns its seconds, and the backend that counts the graphs."""
     layout = torch.channels_last if last else torch.contiguous_format
-    device, dtype = x.device, low_precision(torch.cuda.get_device_capability() if x.is_cuda else None)
-    torch.manual_seed(0)
-    model, backend = network().to(device, memory_format=layout), Counting()
+    dtype = low_precision(torch.cuda.get_device_capability() if x.is_cuda else None)
+    model, x, backend = network().to(x.device, memory_format=layout), x.to(memory_format=layout), Counting()
     run = torch.compile(model, backend=backend) if compiled else model  # for everyday use: torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    scaler = torch.amp.GradScaler(device.type, enabled=low and dtype == torch.float16)  # a later lesson explains it
-    x, took = x.to(memory_format=layout), []
-    for _ in range(steps):
+
+    def step() -> float:
         start = time.perf_counter()
         optimizer.zero_grad()
-        with torch.autocast(device.type, dtype, enabled=low):
-            loss = cross_entropy(run(x), y)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+        with torch.autocast(x.device.type, dtype, enabled=low):
+            loss = nn.functional.cross_entropy(run(x), y)
+        loss.backward()
+        optimizer.step()
         loss.item()  # waits for the GPU
-        took.append(time.perf_counter() - start)
-    assert backend.graphs or not compiled, "torch.compile was called, and nothing was compiled"
-    return {"first": took[0], "step": sorted(took[3:])[(steps - 3) // 2], "graphs": len(backend.graphs)}
+        return time.perf_counter() - start
+
+    return step, backend
 
 
 @record
@@ -89,11 +85,15 @@ def main() -> None:
     if args.cold:
         shutil.rmtree("compiled", ignore_errors=True)
     x, y = torch.randn(128, 3, 32, 32, device=place.device), torch.randint(10, (128,), device=place.device)
-    found = {}
-    for name in [args.only] if args.only else WAYS:
-        way = found[name] = timed(x, y, args.steps, *WAYS[name])
+    ways = {name: training(x, y, *WAYS[name]) for name in ([args.only] if args.only else WAYS)}
+    took = {name: [step() for _ in range(3)] for name, (step, _) in ways.items()}  # the first step, and two to settle
+    for name in [*ways] * (args.steps - 3):  # in turns, so that whatever else this machine does slows all alike
+        took[name].append(ways[name][0]())
+    for name, (_, backend) in ways.items():
+        way = took[name] = {"first": took[name][0], "step": median(took[name][3:]), "graphs": len(backend.graphs)}
+        assert way["graphs"] or not WAYS[name][2], "torch.compile was called, and nothing was compiled"
         print(f"{name:18} first step {1000 * way['first']:8,.0f} ms, then {1000 * way['step']:7.1f} ms a step")
-    report("speed", place, ways=found, misses=counters["inductor"]["fxgraph_cache_miss"])  # graphs not in the cache
+    report("speed", place, ways=took, misses=counters["inductor"]["fxgraph_cache_miss"])  # graphs not in the cache
 
 
 if __name__ == "__main__":

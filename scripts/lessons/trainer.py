@@ -63,6 +63,8 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=60, help="seconds that a rank waits for the others")
     args, place = parser.parse_args(), here()
     rank, _, world_size, device, backend = place
+    if args.global_batch_size % world_size:
+        raise ValueError(f"{world_size} ranks cannot share a global batch of {args.global_batch_size} equally")
     batch_size = args.global_batch_size // world_size
     dist.init_process_group(backend, timeout=timedelta(seconds=args.timeout))
     train_set, test_set = Pictures(True, args.train_size), Pictures(False, args.test_size)
