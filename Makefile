@@ -9,11 +9,15 @@ help:  ## print this list
 run: .venv/run  ## run every notebook, or LESSONS="03 06", and render build/site/index.html
 	$(BIN)/python scripts/run.py $(LESSONS)
 
-test: .venv/test  ## the tests (under 20 minutes on 2 cores)
+test: .venv/test .venv/kaggle/ready  ## the tests (under 20 minutes on 2 cores)
 	$(BIN)/python -m pytest
 
 test-all: test mutants  ## the tests, every mutant, and all notebooks with their full parameters
 	$(BIN)/python scripts/run.py "" solutions/
+
+test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
+	$(BIN)/python -m pytest tests/test_kaggle.py
+	$(BIN)/python tests/test_kaggle.py
 
 mutants: .venv/test  ## break every program in every way; each notebook must notice
 	$(BIN)/python tests/test_mutants.py
@@ -26,6 +30,9 @@ build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons
 
 outputs: build  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
 	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
+
+kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
+	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(LESSONS)
 
 lab: .venv/run  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks
@@ -46,4 +53,20 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
 
-.PHONY: help run test test-all mutants bench build outputs lab
+# Kaggle's Jupyter around our torch: in seconds what one lesson needs to be tested there.
+.venv/kaggle/ready: tests/kaggle-requirements.txt .venv/test
+	@echo "Installing Kaggle's Jupyter into .venv/kaggle"
+	@$(BIN)/python -m venv --clear .venv/kaggle
+	@grep -v torch tests/kaggle-requirements.txt \
+		| .venv/kaggle/bin/python -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@ours=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+		.venv/kaggle/bin/python -c "import site; open(site.getsitepackages()[0] + '/ours.pth', 'w').write('$$ours')"
+	@touch $@
+
+.venv-kaggle/ready: tests/kaggle-requirements.txt | .venv/python
+	@echo "Installing Kaggle's packages into .venv-kaggle (torch alone is 5 GB: about two minutes)"
+	@$(BIN)/python -m venv --clear .venv-kaggle
+	@.venv-kaggle/bin/python -m pip install --quiet --disable-pip-version-check -r tests/kaggle-requirements.txt
+	@touch $@
+
+.PHONY: help run test test-all test-kaggle mutants bench build outputs kaggle lab

@@ -31,6 +31,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 from ruff.__main__ import find_ruff_bin
 
+import kernels
 from languages import check_languages
 
 WRITE = re.compile(r"%%writefile (\w+)\.py")
@@ -153,6 +154,7 @@ class Course:
         self.root, self.notebooks, self.programs = root, root / "notebooks", root / "scripts" / "lessons"
         paths = sorted((self.notebooks / "src").glob("*.md"))
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
+        self.listed = kernels.load(root)  # where the notebooks open elsewhere
 
     def name(self, path: Path) -> str:
         return str(path.relative_to(self.root))
@@ -283,6 +285,16 @@ class Course:
         metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}, "course": course}
         return new_notebook(cells=plain, metadata=metadata)
 
+    def open_elsewhere(self, notebook: NotebookNode, name: str) -> None:
+        """Badges and the way back to the source under the title; in the metadata, the machine for Kaggle and Colab."""
+        first, source = notebook.cells[0], kernels.source(self.listed, name)
+        if title := re.match("# .*", first.source):
+            line = f"{kernels.badges(self.listed, name)} [source · 原始檔]({source})"
+            first.source = f"{title[0]}\n\n{line}{first.source[title.end() :]}"
+            first.id = f"{fingerprint([first])[:12]}-1"
+            notebook.metadata.course["built"] = fingerprint(notebook.cells)
+        notebook.metadata |= kernels.notebook_metadata(kernels.settings(self.listed, name))
+
     def derived(self, force: bool = False) -> dict[Path, str]:
         """Every derived file as it should be."""
         files = {}
@@ -293,6 +305,7 @@ class Course:
                 built[path.stem] = self.notebook(own(cells), self.name(path), about(self.sources[path]))
             for stem, notebook in built.items():
                 path = folder / f"{stem}.ipynb"
+                self.open_elsewhere(notebook, self.name(path))
                 if path.exists():
                     old = new_notebook()  # stands for a file that is no notebook, as a merge conflict leaves it
                     with suppress(ValueError):
@@ -326,12 +339,13 @@ class Course:
 
     def table(self) -> str:
         """The rows of the README's list of lessons."""
-        rows = ["| lesson | 課程 | minutes · 分鐘 | solution · 解答 |", "| --- | --- | --- | --- |"]
+        rows = ["| lesson | 課程 | minutes · 分鐘 | open · 開啟 | solution · 解答 |", "| --- | --- | --- | --- | --- |"]
         for path, source in self.sources.items():
             title, minutes = re.match(r"# (\d+) · (.+?) · (.+)", source.cells[0].source), about(source).get("minutes")
             demand(title and minutes, self.name(path), "begin with `# 03 · Title · 標題`, and give `minutes` above it.")
             link, solution = f"notebooks/{path.stem}.ipynb", f"notebooks/solutions/{path.stem}.ipynb"
-            rows.append(f"| [{title[1]} {title[2]}]({link}) | {title[3]} | {minutes} | [✓]({solution}) |")
+            cells = [f"[{title[1]} {title[2]}]({link})", title[3], str(minutes), kernels.badges(self.listed, link)]
+            rows.append(f"| {' | '.join(cells)} | [✓]({solution}) |")
         return "\n".join(rows) + "\n"
 
     def excerpt(self, source: str, place: str) -> str:
@@ -362,10 +376,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--force", action="store_true", help="overwrite notebooks that were edited by hand")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1])
     args = parser.parse_args(arguments)
-    course = Course(args.root.resolve())
     try:
+        course = Course(args.root.resolve())
         files = course.derived(args.force)
-    except (BuildError, SyntaxError) as error:
+    except (BuildError, SyntaxError, kernels.MetadataError) as error:
         print(f"build: {error}", file=sys.stderr)
         return 1
     changed = [path for path, text in files.items() if not path.exists() or path.read_text() != text]

@@ -212,6 +212,7 @@ def render(runs: list[Run], site: Path) -> None:
             top += f'<p class="failed"><a href="#cell-id={run.place}">{result}</a></p><pre class="failed">{said}</pre>'
         resources = {"metadata": {"name": title}, "head": HEAD, "top": top}
         body, _ = exporter.from_notebook_node(notebook, resources)
+        body = re.sub(r'<img [^>]*?alt="([^"]*)"[^>]*?src="http[^>]*>', r"\1", body)  # badges, in words
         (site / page).write_text(re.sub(r'(href="[\w-]+)\.ipynb"', r'\1.html"', body))
         rows += f'<tr><td><a href="{page}">{html.escape(title)}</a><br><small>{run.name}</small></td>'
         rows += f'<td>{run.seconds:.0f} s</td><td class="{"failed" if run.problem else "ok"}">{result}</td></tr>\n'

@@ -1,6 +1,7 @@
 """The build: from small courses written into a temporary folder to notebooks, and every source that it must refuse."""
 
 import difflib
+import json
 import re
 import shutil
 import sys
@@ -193,11 +194,23 @@ SLIDES = """\
 """
 RUN = '{"machine": {"cores": 2}, "rows": [{"row": "two / one", "ratio": 1.8765}]}'
 
+SETTINGS = {"language": "python", "kernel_type": "notebook", "is_private": True, "enable_gpu": True}
+SETTINGS |= {"enable_internet": True, "machine_shape": "NvidiaTeslaT4", "dataset_sources": ["someone/pictures"]}
+ALONE = {"title": "Second on a CPU", "slug": "second-on-a-cpu", "code_file": "notebooks/02_second.ipynb"}
+KERNELS = {
+    "owner": "OWNER",
+    "repository": "us/course",
+    "defaults": SETTINGS,
+    "kernels": [ALONE | {"enable_gpu": False}],
+}
+LISTED = "kaggle-metadata.json"
+
 FIRST, SECOND = "notebooks/src/01_first.md", "notebooks/src/02_second.md"
 PROGRAM, TOOLBOX, DECK = "scripts/lessons/alpha.py", "scripts/lessons/tools.py", "assets/deck.html"
 SOURCES = {FIRST: LESSON, SECOND: SECOND_LESSON, PROGRAM: ALPHA, TOOLBOX: TOOLS, "README.md": README, DECK: SLIDES}
 SOURCES |= {
     "assets/bench.json": RUN,
+    LISTED: json.dumps(KERNELS),
     "scripts/lessons/beta.py": BETA,
     "scripts/lessons/launch.py": "def result(name): ...\n",
 }
@@ -356,12 +369,58 @@ def test_every_cell_and_program_compiles(course: Small, solved: bool):
                     compile(text, place, "exec")
 
 
+def links(text: str) -> list[str]:
+    """Where a line of badges leads, without the pictures themselves."""
+    return [link for link in re.findall(r"\]\((https[^)]*)\)", text) if not link.endswith(".svg")]
+
+
+def elsewhere(name: str, machine: str) -> list[str]:
+    """Where the badges of a notebook must lead, and the way back to its source."""
+    at = f"us/course/blob/main/notebooks/{name}.ipynb"
+    kaggle = f"https://www.kaggle.com/notebooks/welcome?src=https://github.com/{at}&accelerator={machine}"
+    return [kaggle, f"https://colab.research.google.com/github/{at}", f"https://github.com/{at}"]
+
+
+@pytest.mark.parametrize("name", ["01_first", "solutions/01_first", "solutions/02_second", "workshop"])
+def test_a_notebook_opens_elsewhere_with_two_gpus_and_leads_back(course: Small, name: str):
+    if name == "workshop":  # its title comes from a lesson
+        course.replace(FIRST, "Two ranks", '<!-- #region tags=["workshop"] -->\n# Class · 課\n\nTwo ranks')
+        course.replace(FIRST, "在數數。\n", "在數數。\n<!-- #endregion -->\n")
+        assert course.build() == 0
+    notebook = course.notebook(name)
+    title, empty, badges, *_ = notebook.cells[0].source.splitlines()
+    assert title.startswith("# ") and not empty and badges.count("[![") == 2
+    assert links(badges) == elsewhere(name, "nvidiaTeslaT4")
+    machine = {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True, "isInternetEnabled": True}
+    assert notebook.metadata.kaggle == machine | {"language": "python", "sourceType": "notebook"}
+    assert (notebook.metadata.accelerator, notebook.metadata.colab) == ("GPU", {"gpuType": "T4"})
+
+
+def test_a_notebook_that_is_listed_with_other_settings_has_them(course: Small):
+    notebook = course.notebook("02_second")
+    assert links(notebook.cells[0].source) == elsewhere("02_second", "none")
+    assert (notebook.metadata.kaggle.accelerator, notebook.metadata.kaggle.isGpuEnabled) == ("none", False)
+    assert "accelerator" not in notebook.metadata
+
+
+def test_badges_leave_outputs_alone(course: Small):
+    course.run()
+    before = course.notebook()
+    course.replace(LISTED, "us/course", "them/lessons")
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    assert all(course.outputs()) and course.notebook().metadata.course.outputs == before.metadata.course.outputs
+    assert "github.com/them/lessons/" in course.notebook().cells[0].source
+
+
 def test_the_readme_lists_the_lessons(course: Small):
     rows = course["README.md"].split("<!-- lessons: filled by scripts/build.py -->\n")[1].split("<!-- end -->")[0]
-    assert rows.splitlines()[2:] == [
+    assert [re.sub(r" \| \[!.*?\) \| ", " | ", row) for row in rows.splitlines()[2:]] == [
         "| [01 First](notebooks/01_first.ipynb) | 第一課 | 5 | [✓](notebooks/solutions/01_first.ipynb) |",
         "| [02 Second](notebooks/02_second.ipynb) | 第二課 | 7 | [✓](notebooks/solutions/02_second.ipynb) |",
     ]
+    first, second = map(links, rows.splitlines()[2:])
+    assert first == elsewhere("01_first", "nvidiaTeslaT4")[:2] and second == elsewhere("02_second", "none")[:2]
     assert course["README.md"].endswith("<!-- end -->\n\nThe end.\n")
 
 
@@ -482,6 +541,7 @@ CHANGES = {
     "quick": (FIRST, "STEPS: 1", "STEPS: 2"),
     "program": ("scripts/lessons/alpha.py", "range(3)", "range(2)"),
     "title": (FIRST, "01 · First", "01 · Foremost"),
+    "repository": (LISTED, "us/course", "them/course"),
     "table by hand": ("README.md", "| 第一課 |", "| 第1課 |"),
     "deck by hand": ("assets/deck.html", "total = 0", "total = 1"),
     "number by hand": ("assets/deck.html", "1.88", "2.00"),
@@ -671,7 +731,8 @@ REGIONS = {
     "no table": ("README.md", "<!-- end -->", "", "README.md: it lacks its marked region"),
     "no minutes": (FIRST, "    minutes: 5\n", "", f"{FIRST}: begin with `# 03 · Title · 標題`, and give `minutes`"),
 }
-REFUSED = LANGUAGES | PROGRAMS | LAUNCHES | WORKSHOP | REGIONS
+LISTING = {"typo in the list": (LISTED, "enable_gpu", "enable_gpus", f"{LISTED}, defaults: ")}
+REFUSED = LISTING | LANGUAGES | PROGRAMS | LAUNCHES | WORKSHOP | REGIONS
 
 
 def refused(course: Small, capsys: pytest.CaptureFixture, message: str) -> None:

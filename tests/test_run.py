@@ -25,6 +25,7 @@ sys.path.insert(0, str(RUN.parent))
 from run import NOTEBOOKS, Run, choose  # noqa: E402
 
 LIMIT = 30
+BADGE = "[![Open in X](https://example.com/badge.svg)](https://example.com/open?src=here)"
 # Rank 1 waits for ever in a collective that rank 0 never joins, and neither heeds SIGTERM.
 HANG = """%%writefile hang.py
 import os, signal, time
@@ -57,7 +58,7 @@ raise ValueError("the cause")"""
 
 def notebook(path: Path, *cells: str, quick: dict | None = None) -> Path:
     """A notebook of a title, a parameters cell and these code cells; the first one is folded."""
-    made = [nbformat.v4.new_markdown_cell(f"# The lesson {path.stem} · 課程\n\n[next](b.ipynb)")]
+    made = [nbformat.v4.new_markdown_cell(f"# The lesson {path.stem} · 課程\n\n{BADGE} [next](b.ipynb)")]
     made += [nbformat.v4.new_code_cell("N = 0", metadata={"tags": ["parameters"]})]
     made += [nbformat.v4.new_code_cell(cell, metadata={"jupyter": {"source_hidden": True}}) for cell in cells[:1]]
     made += [nbformat.v4.new_code_cell(cell) for cell in cells[1:]]
@@ -252,8 +253,9 @@ def test_the_pages_list_and_show_every_notebook_without_a_network(together):
     page = together.page("a")
     assert "<summary>import json, time</summary>" in page
     assert 'href="b.html"' in page
+    assert re.search('href="https://example.com/open[^>]*>Open in X</a>', page)  # a badge, without its picture
     for text in (page, together.page("index")):
-        assert not re.search(r"<(script|link|iframe)|(src|href)=\"(https?:)?//|url\((?!['\"]?data:)|@import", text)
+        assert not re.search(r"<(script|link|iframe)|src=\"(https?:)?//|url\((?!['\"]?data:)|@import", text)
         assert "default-src 'none'" in text  # the browser refuses what an output may still name
         assert 'name="viewport"' in text
 
