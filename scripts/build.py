@@ -346,6 +346,10 @@ class Course:
             link, solution = f"notebooks/{path.stem}.ipynb", f"notebooks/solutions/{path.stem}.ipynb"
             cells = [f"[{title[1]} {title[2]}]({link})", title[3], str(minutes), kernels.badges(self.listed, link)]
             rows.append(f"| {' | '.join(cells)} | [✓]({solution}) |")
+        if any("workshop" in tags(cell) for source in self.sources.values() for cell in source.cells):
+            link, solution = "notebooks/workshop.ipynb", "notebooks/solutions/workshop.ipynb"
+            cells = [f"[The workshop]({link})", "九十分鐘的工作坊", "90", kernels.badges(self.listed, link)]
+            rows.append(f"| {' | '.join(cells)} | [✓]({solution}) |")
         return "\n".join(rows) + "\n"
 
     def excerpt(self, source: str, place: str) -> str:

@@ -418,8 +418,10 @@ def test_the_readme_lists_the_lessons(course: Small):
     assert [re.sub(r" \| \[!.*?\) \| ", " | ", row) for row in rows.splitlines()[2:]] == [
         "| [01 First](notebooks/01_first.ipynb) | 第一課 | 5 | [✓](notebooks/solutions/01_first.ipynb) |",
         "| [02 Second](notebooks/02_second.ipynb) | 第二課 | 7 | [✓](notebooks/solutions/02_second.ipynb) |",
+        "| [The workshop](notebooks/workshop.ipynb) | 九十分鐘的工作坊 | 90 "
+        "| [✓](notebooks/solutions/workshop.ipynb) |",
     ]
-    first, second = map(links, rows.splitlines()[2:])
+    first, second, _ = map(links, rows.splitlines()[2:])
     assert first == elsewhere("01_first", "nvidiaTeslaT4")[:2] and second == elsewhere("02_second", "none")[:2]
     assert course["README.md"].endswith("<!-- end -->\n\nThe end.\n")
 

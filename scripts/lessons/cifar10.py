@@ -1,6 +1,5 @@
 """The pictures: find CIFAR-10, or fetch it, or make pictures of its shape. The course's data policy, in one place.
-Run:  python cifar10.py            # once, in one process, before any training: ranks only read
-"""
+Run:  python cifar10.py            # once, in one process, before any training: ranks only read"""
 
 import shutil
 from contextlib import suppress
@@ -9,12 +8,11 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import torch
-from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
 
-DATA, ATTACHED = Path("data"), Path("/kaggle/input")
+DATA, ATTACHED, ROOM = Path("data"), Path("/kaggle/input"), 400  # MB for CIFAR-10, with the archive it comes in
 FOLDER, MADE = "cifar-10-batches-py", DATA / "generated.pt"
 
 
@@ -24,7 +22,7 @@ def find() -> Path | None:
     return next((folder.parent for folder in folders if folder.is_dir()), None)
 
 
-def read(root: Path, train: bool) -> tuple[Tensor, Tensor]:
+def read(root: Path, train: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Pictures (N, 3, 32, 32) uint8 and labels (N,) int64; RuntimeError naming the first damaged file."""
     from torchvision.datasets import CIFAR10, utils  # here, since importing it takes as long as importing torch
 
@@ -60,7 +58,7 @@ def download() -> bool:
     return True
 
 
-def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[Tensor, Tensor]]:
+def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Ten blurred colour patterns, each shifted, mixed with another pattern and covered with noise."""
     rng = torch.Generator().manual_seed(0)
     patterns = torch.nn.functional.interpolate(torch.randn(60, 3, 6, 6, generator=rng), size=48, mode="bicubic")
@@ -76,7 +74,7 @@ def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[Tensor, 
     return made
 
 
-def load(train: bool, size: int | None = None) -> tuple[Tensor, Tensor, str]:
+def load(train: bool, size: int | None = None) -> tuple[torch.Tensor, torch.Tensor, str]:
     """The first `size` pictures (N, 3, 32, 32) uint8, labels (N,) int64, and what they are. Never downloads."""
     if not (root := find()) and not MADE.exists():
         raise RuntimeError("There are no pictures yet: run `python cifar10.py` once, before the training.")
@@ -87,6 +85,8 @@ def load(train: bool, size: int | None = None) -> tuple[Tensor, Tensor, str]:
 @record
 def main() -> None:
     DATA.mkdir(exist_ok=True)
+    if not (find() or MADE.exists()) and (free := shutil.disk_usage(DATA).free // 10**6) < ROOM:
+        raise RuntimeError(f"{DATA} has room for {free} MB, pictures need {ROOM}: delete files, then run this again.")
     if not (find() or download() or MADE.exists()):
         print("No CIFAR-10 attached or in ./data, and no internet: making pictures of the same shape.")
         torch.save(generate(), DATA / "making")
