@@ -16,7 +16,7 @@ test-all: test mutants  ## the tests, every mutant, and all notebooks with their
 	$(BIN)/python scripts/run.py "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
-	$(BIN)/python -m pytest tests/test_kaggle.py
+	$(BIN)/python -m pytest -m "" tests/test_kaggle.py
 	$(BIN)/python tests/test_kaggle.py
 
 mutants: .venv/test  ## break every program in every way; each notebook must notice

@@ -1,8 +1,8 @@
 """The notebooks as Kaggle runs a saved version of them: its packages, its folders, papermill, and no internet.
 
-`make test` meets lesson 00 with Kaggle's Jupyter, and what a learner does wrong there; `make test-kaggle` runs this
-file, and then every notebook, with all of Kaggle's packages. Where no namespaces can be made, an empty folder stands
-in for /kaggle/working, and what needs a disk or data of its own is skipped.
+`make test` runs lesson 00 with Kaggle's Jupyter, whole and broken. `make test-kaggle` also does what learners do wrong
+(marked thorough), and then runs every notebook, all with Kaggle's packages. Where no namespaces can be made, an empty
+folder stands in for /kaggle/working, and what needs a disk or data of its own is skipped.
 """
 
 import hashlib
@@ -168,16 +168,18 @@ def test_lesson_00(tmp_path: Path):
 
 # ---- what learners do, and what machines lack
 
-
+thorough = pytest.mark.thorough
 HELLO = beginning("00_start_here", "hello")
 
 
+@thorough
 def test_all_again_in_the_same_session_and_in_a_new_one(tmp_path: Path):
     version = save_version(notebook(tmp_path / "a.ipynb", *HELLO, *HELLO), tmp_path)
     assert version.code == 0, version.said
     assert save_version(notebook(tmp_path / "b.ipynb", *HELLO), tmp_path).code == 0  # among the files of the last one
 
 
+@thorough
 def test_cells_out_of_order_are_told_apart(tmp_path: Path):
     *before, launch, read = HELLO
     version = save_version(notebook(tmp_path / "a.ipynb", *before, read, launch), tmp_path)
@@ -200,6 +202,7 @@ if dist.get_rank() == 0:
 dist.all_reduce(torch.ones(1))"""
 
 
+@thorough
 def test_a_launch_after_an_interrupted_one(tmp_path: Path):
     """Both ranks are gone within seconds, the broken launch is no result, and the next one is whole."""
     cells, working = tmp_path / "cells", tmp_path / "working"
@@ -221,6 +224,7 @@ def test_a_launch_after_an_interrupted_one(tmp_path: Path):
 PICTURES = beginning("03_training_loop", "cifar10")
 
 
+@thorough
 def test_without_data_and_internet_pictures_are_made(tmp_path: Path):
     version = save_version(notebook(tmp_path / "a.ipynb", *PICTURES), tmp_path)
     assert version.code == 0, version.said
@@ -228,6 +232,7 @@ def test_without_data_and_internet_pictures_are_made(tmp_path: Path):
         assert "no internet: making pictures of the same shape" in version.printed("!torchrun")
 
 
+@thorough
 @needs_room
 @pytest.mark.parametrize("damage", ["none", "half a file"])
 def test_attached_data(attached: Path, tmp_path: Path, damage: str):
@@ -259,6 +264,7 @@ FILL = """with open("everything", "wb", buffering=0) as file:
         print("full")"""
 
 
+@thorough
 @needs_room
 @pytest.mark.parametrize(
     ("disk", "cells", "expected"),
