@@ -238,7 +238,7 @@ class Course:
         """
         chosen, written, defaults, dials, quick = [], set(), {}, {}, {}
         for path, lesson in lessons.items():
-            used = set()
+            used, taken = set(), set()
             for place, cell in lesson:
                 if {"workshop", "class"} & set(tags(cell)) and "parameters" not in tags(cell):
                     later = next((f"{tag[6:]}~" for tag in tags(cell) if re.fullmatch(r"after-\d+", tag)), path.stem)
@@ -249,10 +249,11 @@ class Course:
                 for node in needed(cell.source, used):
                     code = ast.get_source_segment(cell.source, node)
                     for name in names(node, defined=True):
+                        taken.add(name)
                         demand(defaults.setdefault(name, code) == code, place, f"the workshop has another {name}.")
                     dials[code] = "\n".join(cell.source.splitlines()[node.lineno - 1 : node.end_lineno])
             quicker = about(self.sources[path]).get("quick", {})
-            quick |= {name: value for name, value in quicker.items() if name in defaults}
+            quick |= {name: value for name, value in quicker.items() if name in taken}
         cells = []
         for _, place, cell in sorted(chosen, key=lambda one: one[0]):
             if program := WRITE.match(cell.source):

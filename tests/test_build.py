@@ -477,6 +477,12 @@ def test_the_workshop_takes_each_program_and_parameter_once_in_lesson_order(cour
 LIVE = "    # BEGIN LIVE\n    total = 0\n    # STUB total = 1\n    # END LIVE\n"
 
 
+def test_a_lesson_shrinks_only_the_parameters_that_it_brings_to_the_workshop(course: Small):
+    course.replace(SECOND, "    minutes: 7\n", "    minutes: 7\n    quick:\n      STEPS: 50\n      SIZE: 3\n")
+    assert course.build() == 0
+    assert course.notebook("workshop").metadata.course.quick == {"STEPS": 1, "SIZE": 3}
+
+
 def test_a_live_region_is_an_exercise_in_the_workshop_alone(course: Small):
     course.replace(PROGRAM, "    total = 0\n", LIVE)
     assert course.build() == 0

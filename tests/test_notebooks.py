@@ -32,19 +32,23 @@ def sections(path: Path) -> dict[str, list[nbformat.NotebookNode]]:
 
 
 def both(solved: Path, folder: Path) -> Path:
-    """The solved notebook, then, in the same kernel, the unsolved sections that differ. Deprecations are errors."""
+    """The solved notebook, then, in the same kernel, the unsolved sections that differ. Deprecations are errors.
+
+    The workshop runs unsolved only, as a class begins it: solved, its programs are those of the lessons.
+    """
     cells, unsolved = [], sections(ROOT / "notebooks" / solved.name)
-    for section in sections(solved).values():
+    first = unsolved if solved.stem == "workshop" else sections(solved)
+    for section in first.values():
         for cell in section:
             cells.append(cell)
             if "from launch import" in cell.source:
                 cells.append(new_code_cell(f'import os\nos.environ["PYTHONWARNINGS"] = {",".join(FILTERS)!r}'))
     different = 0
-    for heading, section in sections(solved).items():
+    for heading, section in first.items():
         if [cell.source for cell in section] != [cell.source for cell in unsolved[heading]]:
             cells += [new_code_cell(cell.source) for cell in unsolved[heading]]
             different += 1
-    assert different >= 2, "a lesson has at least two exercises"
+    assert different >= 2 or solved.stem == "workshop", "a lesson has at least two exercises"
     metadata = nbformat.read(solved, as_version=4).metadata
     nbformat.write(new_notebook(cells=cells, metadata=metadata), folder / solved.name)
     return folder / solved.name
