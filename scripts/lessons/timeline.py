@@ -5,6 +5,7 @@ Run:  torchrun --standalone --nproc-per-node=2 timeline.py
 
 import argparse
 import os
+import time
 from datetime import timedelta
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler reports on itself, and that there is no GPU
@@ -47,8 +48,9 @@ def trace(bucket_mb: float, batch_size: int, place: Place) -> dict[str, list[tup
     for _ in range(5):  # DDP puts its buckets in order after the first step
         step()
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (place.device.type == "cuda")
-    with profile(activities=kinds) as profiler:
+    with profile(activities=kinds, acc_events=True) as profiler:  # one cycle: there is nothing to clear
         step()
+        time.sleep(0.1)  # on torch 2.10, gloo's thread notes its last all-reduce a moment after the message
     events, cpu = profiler.events(), DeviceType.CPU
     spans = {name: [e.time_range for e in events if (e.name, e.device_type) == (name, cpu)] for name in PHASES}
     talk = ("gloo:all_reduce", "ncclDevKernel_AllReduce")  # in threads of gloo's, or on the GPU
