@@ -2,7 +2,7 @@
 
 `make test` runs lesson 00 with Kaggle's Jupyter, whole and broken. `make test-kaggle` also does what learners do wrong
 (marked thorough), and then runs every notebook, all with Kaggle's packages. Where no namespaces can be made, an empty
-folder stands in for /kaggle/working, and what needs a disk or data of its own is skipped.
+folder stands in for /kaggle/working, and what needs a disk or data of its own fails.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ LESSON = ROOT / "notebooks" / "solutions" / "00_start_here.ipynb"
 # All of Kaggle's packages where `make test-kaggle` has installed them, otherwise its Jupyter around our torch.
 READY = [folder for folder in (ROOT / ".venv-kaggle", ROOT / ".venv/kaggle") if (folder / "ready").exists()]
 if not READY:
-    pytest.skip("Kaggle's packages are not here: `make test` installs them", allow_module_level=True)
+    raise RuntimeError("Kaggle's packages are not here: run `make test`, which installs them.")
 PYTHON = READY[0] / "bin" / "python"
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "lessons")]
 
@@ -39,7 +39,13 @@ from run import MARK, end  # noqa: E402
 
 NAMESPACES = ["unshare", "-rmn"]
 HAS_ROOM = subprocess.run([*NAMESPACES, "mount", "-t", "tmpfs", "x", "/mnt"], capture_output=True).returncode == 0
-needs_room = pytest.mark.skipif(not HAS_ROOM, reason="this machine lets nobody make namespaces (unshare -rmn)")
+needs_room = pytest.mark.usefixtures("namespaces")
+
+
+@pytest.fixture
+def namespaces() -> None:
+    if not HAS_ROOM:
+        pytest.fail("`unshare -rmn` makes no namespaces here: run the tests as root, or allow them.", pytrace=False)
 
 
 @dataclass

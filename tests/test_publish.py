@@ -19,10 +19,14 @@ DEFAULTS = json.loads((ROOT / "kaggle-metadata.json").read_text())["defaults"]
 TEXT = "# 02 · Two\n\nNext: [three](03_three.ipynb), and [solved](solutions/02_two.ipynb).\n\n[deck](../deck.ipynb)"
 HERE = "https://www.kaggle.com/code/me/a-course"
 
-needs_namespaces = pytest.mark.skipif(
-    bool(subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode),
-    reason="this machine lets nobody make a network namespace (unshare -rn)",
-)
+needs_namespaces = pytest.mark.usefixtures("namespaces")
+
+
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """Port 80, where the client looks for a Kaggle on loopback, is free in a network of one's own."""
+    if subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode:
+        pytest.fail("`unshare -rn` makes no namespace here: run the tests as root, or allow them.", pytrace=False)
 
 
 def write(path: Path, text: str) -> None:
