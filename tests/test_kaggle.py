@@ -224,7 +224,7 @@ def test_a_launch_after_an_interrupted_one(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["seconds"] < 30 and not found["left"]
-    assert found["replies"][0].startswith("error hang.py ") and found["replies"][1:] == ["ok", "ok"]
+    assert found["replies"][0].startswith("error hang.py was interrupted") and found["replies"][1:] == ["ok", "ok"]
 
 
 PICTURES = beginning("03_training_loop", "cifar10")

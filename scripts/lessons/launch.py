@@ -69,6 +69,8 @@ def ended(name: str) -> tuple[int, str]:
         raise LaunchError(
             f"{name}.py was not launched: run the cell with `!torchrun … {name}.py` first, then this one."
         )
+    if code == -2:  # SIGINT
+        raise LaunchError(f"{name}.py was interrupted: run its launch again, to the end, then this cell.")
     return code, text
 
 

@@ -1,0 +1,57 @@
+"""Write a file so that its name never stands for half of it.
+
+Run:  python atomic.py NAME OLD NEW             # copies OLD and NEW to NAME in turn, until somebody kills it
+      python atomic.py NAME OLD NEW --in-place  # the same, written straight into NAME
+"""
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into. It takes the name `path` when the block ends well; until then what was there stays."""
+    part = path.with_name(f"{path.name}.part")  # in the same folder: between two disks a rename would be a copy
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()  # out of Python's buffer, into the operating system's
+            os.fsync(file.fileno())  # and out of that onto the disk, before the name says that all is there
+        part.replace(path)  # one operation: whoever opens `path` finds the old file or the new one
+    except BaseException:
+        part.unlink(missing_ok=True)  # as when the disk is full
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name is an entry in the folder, and wants to reach the disk too
+    finally:
+        os.close(folder)
+
+
+def copy(source: bytes, file: BinaryIO, chunk: int = 2**20) -> None:
+    for start in range(0, len(source), chunk):
+        file.write(source[start : start + chunk])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("name", "old", "new"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--in-place", action="store_true")
+    args = parser.parse_args()
+    old, new = args.old.read_bytes(), args.new.read_bytes()
+    with replacing(args.name) as file:
+        copy(old, file)
+    print("saving", flush=True)  # from here on a kill may come at any moment
+    for version in cycle([new, old]):
+        with args.name.open("wb") if args.in_place else replacing(args.name) as file:
+            copy(version, file)
+
+
+if __name__ == "__main__":
+    main()

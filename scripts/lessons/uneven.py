@@ -1,0 +1,45 @@
+"""One sample too many: one rank has a batch more than the others. Meant to fail, after some seconds of silence.
+
+Run:  torchrun --standalone --nproc-per-node=2 uneven.py
+"""
+
+import argparse
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.parallel import DistributedDataParallel
+
+from devices import here, report
+
+
+@record
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch-size", type=int, default=10, help="samples in a batch of one rank")
+    parser.add_argument("--samples", type=int, default=101, help="of all ranks together")
+    parser.add_argument("--limit", type=float, default=6, help="seconds that a rank waits in a collective")
+    args, place = parser.parse_args(), here()
+    # gloo on the CPU everywhere: so the message reads the same with and without GPUs.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    group = dist.new_group(timeout=timedelta(seconds=args.limit))  # all have come: from here on, little patience
+
+    torch.manual_seed(0)
+    x = torch.randn(args.samples, 4)
+    mine = x[place.rank :: place.world_size].split(args.batch_size)
+    print(f"rank {place.rank}: {sum(map(len, mine))} samples, {len(mine)} batches\n", end="")
+    ddp_model = DistributedDataParallel(torch.nn.Linear(4, 1), process_group=group)
+    for batch in mine:
+        ddp_model(batch).square().mean().backward()  # `step` is left out: the ranks meet here, and only here
+
+    print(f"rank {place.rank}: all my batches are done\n", end="")
+    if place.rank > 0:
+        time.sleep(3 * args.limit)  # goes on with work of its own, as a program does that writes a checkpoint
+    report("uneven", place, batches=len(mine))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
