@@ -180,7 +180,7 @@ class Course:
             cell.metadata = NotebookNode(({"tags": labels} if labels else {}) | (HIDDEN if "fold" in labels else {}))
             if cell.cell_type == "markdown":
                 demand(not (problem := check_languages(cell.source)), place, problem)
-                cell.source = self.differences(cell.source, solved, place)
+                cell.source = self.differences(cell.source, solved, place).replace("<!-- errors -->", self.errors())
             elif cell.source.startswith("%%writefile"):
                 match = WRITE.fullmatch(cell.source)
                 demand(match, place, "`%%writefile NAME.py` and nothing else: the program stands in scripts/lessons.")
@@ -318,10 +318,12 @@ class Course:
                 files[path] = nbformat.writes(notebook) + "\n"
         readme, assets = self.root / "README.md", self.root / "assets"
         if readme.exists():
-            region = r"(<!-- lessons: filled by scripts/build.py -->\n).*?(<!-- end -->)"
-            filled = re.subn(region, lambda m: m[1] + self.table() + m[2], readme.read_text(), flags=re.DOTALL)
-            demand(filled[1] == 1, "README.md", "it lacks its marked region for the table of lessons.")
-            files[readme] = filled[0]
+            text, tables = readme.read_text(), {"lessons": self.table(), "errors": self.errors("notebooks/")}
+            for name, table in tables.items():
+                region = rf"(<!-- {name}: filled by scripts/build.py -->\n)(?:(?!<!-- ).)*(<!-- end -->)"
+                text, count = re.subn(region, lambda m, table=table: m[1] + table + m[2], text, flags=re.DOTALL)
+                demand(count == 1, "README.md", f"it lacks its marked region for the table of {name}.")
+            files[readme] = text
         files |= {path: self.filled(path) for path in [*assets.glob("*.html"), *assets.glob("*.md")]}
         return files
 
@@ -352,6 +354,11 @@ class Course:
             cells = [f"[The workshop]({link})", "九十分鐘的工作坊", "90", kernels.badges(self.listed, link)]
             rows.append(f"| {' | '.join(cells)} | [✓]({solution}) |")
         return "\n".join(rows) + "\n"
+
+    def errors(self, folder: str = "") -> str:
+        """The table from error text to lesson, as the newest run with `--outputs` has met them; links into `folder`."""
+        path = self.root / "assets" / "errors.md"
+        return path.read_text().replace("](", f"]({folder}") if path.exists() else ""
 
     def excerpt(self, source: str, place: str) -> str:
         """`ddp.py#L10-L14`: these lines; `ddp.py#name`: what stands between `# region name` and `# endregion`."""

@@ -232,6 +232,18 @@ def budget(cells: list[dict], machine: dict, path: Path) -> None:
     path.write_text(json.dumps({"machine": {"cores": os.cpu_count()} | machine, "rows": rows}, indent=1) + "\n")
 
 
+def index(cells: list[dict], name: str) -> str:
+    """The table from error text to section of a lesson's cell tagged `index`, its sections linked; "" without one."""
+    for cell in cells:
+        if "index" in cell["metadata"].get("tags", []):
+            table = "".join(next(o["data"]["text/markdown"] for o in cell["outputs"] if "data" in o))
+            head, line, *rows = table.strip().splitlines()
+            cut = [row.strip("| ").split(" | ") for row in rows]
+            linked = [f"| {said} | [{section}]({name}.ipynb) | {remedy} |" for said, section, remedy in cut]
+            return "\n".join([head, line, *linked]) + "\n"
+    return ""
+
+
 def bring_back(run: Run) -> None:
     """Put the outputs of a run with default parameters into the committed notebook, with the machine they came from."""
     import nbformat
@@ -252,6 +264,8 @@ def bring_back(run: Run) -> None:
     nbformat.write(notebook, run.path)
     if run.name == "solutions/workshop":
         budget(run.begun(), machine, ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json")
+    if table := index(run.begun(), run.path.stem):
+        (ROOT / "assets" / "errors.md").write_text(table)
     print(f"{run.name}: outputs of {kept} cells taken")
 
 

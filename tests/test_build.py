@@ -186,7 +186,8 @@ def count(number: int) -> int:
     # STUB return 0
     # END SOLUTION
 '''
-README = "# Course · 課程\n\n<!-- lessons: filled by scripts/build.py -->\n<!-- end -->\n\nThe end.\n"
+TABLES = [f"<!-- {name}: filled by scripts/build.py -->\n<!-- end -->\n\n" for name in ("lessons", "errors")]
+README = f"# Course · 課程\n\n{''.join(TABLES)}The end.\n"
 SLIDES = """\
 <pre class="code" data-src="alpha.py#loop" id="a">old</pre>
 <pre data-src="alpha.py#L8-L9"></pre>
@@ -423,7 +424,19 @@ def test_the_readme_lists_the_lessons(course: Small):
     ]
     first, second, _ = map(links, rows.splitlines()[2:])
     assert first == elsewhere("01_first", "nvidiaTeslaT4")[:2] and second == elsewhere("02_second", "none")[:2]
-    assert course["README.md"].endswith("<!-- end -->\n\nThe end.\n")
+    assert course["README.md"].endswith(TABLES[1] + "The end.\n"), "what stands around it is untouched"
+
+
+def test_the_table_of_errors_stands_where_it_is_asked_for(course: Small):
+    head = "| error · 錯誤 | section |\n| --- | --- |\n"
+    course["assets/errors.md"] = head + "| `it broke` | [How · 怎麼壞的](02_second.ipynb) |\n"
+    course[FIRST] = course[FIRST].replace("\nWhat changes", "\n<!-- errors -->\n\nWhat changes", 1)
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    assert head + "| `it broke` | [How · 怎麼壞的](notebooks/02_second.ipynb) |\n<!-- end -->" in course["README.md"]
+    for folder in ("", "solutions/"):
+        cells = course.notebook(f"{folder}01_first").cells
+        assert any("| `it broke` | [How · 怎麼壞的](02_second.ipynb) |" in cell.source for cell in cells)
 
 
 def test_the_deck_is_filled_by_region_and_by_lines(course: Small):

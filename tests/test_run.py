@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 RUN = ROOT / "scripts" / "run.py"
 sys.path.insert(0, str(RUN.parent))
-from run import NOTEBOOKS, Run, choose  # noqa: E402
+from run import NOTEBOOKS, Run, choose, index  # noqa: E402
 
 LIMIT = 30
 BADGE = "[![Open in X](https://example.com/badge.svg)](https://example.com/open?src=here)"
@@ -258,6 +258,14 @@ def test_the_pages_list_and_show_every_notebook_without_a_network(together):
         assert not re.search(r"<(script|link|iframe)|src=\"(https?:)?//|url\((?!['\"]?data:)|@import", text)
         assert "default-src 'none'" in text  # the browser refuses what an output may still name
         assert 'name="viewport"' in text
+
+
+def test_a_table_of_errors_gets_its_links():
+    table = "| error | section | remedy |\n| --- | --- | --- |\n| `a [0]` | One · 一 | mend it · 修好 |"
+    data = [{"output_type": "stream", "text": "x"}, {"data": {"text/markdown": [table]}}]
+    cells = [{"metadata": {}}, {"metadata": {"tags": ["index"]}, "outputs": data}]
+    assert index(cells, "12_x").splitlines()[2:] == ["| `a [0]` | [One · 一](12_x.ipynb) | mend it · 修好 |"]
+    assert index(cells[:1], "12_x") == ""
 
 
 def test_outputs_are_brought_back_with_their_machine(together):
