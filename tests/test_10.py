@@ -73,7 +73,7 @@ def test_mended_shards_follow_the_average_gradient(three):
     w, v, ends = 0.0, 0.0, []
     for _ in range(2):
         for step in range(9):
-            v = 0.5 * v + sum(2 * (w - (step + 1)) for batches in (3, 6, 9) if step < batches) / 3
+            v = 0.9 * v + sum(2 * (w - (step + 1)) for batches in (3, 6, 9) if step < batches) / 3
             w -= 0.05 * v
         ends.append(w)
     for rank in three:

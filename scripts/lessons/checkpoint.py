@@ -27,6 +27,12 @@ def place_of(folder: Path, step: int, rank: int, world_size: int) -> Path:
     return folder / f"step-{step:06}.rank-{rank}-of-{world_size}.pt"
 
 
+def reason(error: Exception) -> str:
+    """What an error says, in one sentence; where torch.load first gives long advice, what comes after it."""
+    text = str(error).rpartition("WeightsUnpickler error: ")[2].strip() or type(error).__name__
+    return text.splitlines()[0].split(". ")[0][:120]
+
+
 def save(state: dict, path: Path) -> None:
     """Write a state of tensors, numbers, texts, lists and dicts. Until all is on the disk, `path` is as it was."""
     with replacing(path) as file:
@@ -40,8 +46,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> dict:
             damaged = archive.testzip()
         state = None if damaged else torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # whatever a strange file provokes, the answer is the same
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-        raise CheckpointError(f"{path} is not a whole checkpoint: {reason}") from error
+        raise CheckpointError(f"{path} is not a whole checkpoint: {reason(error)}") from error
     if damaged:
         raise CheckpointError(f"{path} is damaged: the checksum of {damaged} is wrong")
     if not isinstance(state, dict) or state.get("kind") != KIND:

@@ -48,7 +48,7 @@ def train(way: str, place: Place) -> dict[str, object]:
     """Both epochs: all weights after each step of this rank, and when all had joined; how many its optimizer holds."""
     model = Twins(place.world_size).to(place.device)
     ddp_model = DistributedDataParallel(model)
-    settings = {"lr": 0.05, "momentum": 0.5}
+    settings = {"lr": 0.05, "momentum": 0.9}
     if way.startswith("ZeRO"):
         optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, **settings)
         own, joinables = optimizer.optim, [ddp_model, optimizer]

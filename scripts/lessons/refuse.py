@@ -17,10 +17,10 @@ from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from checkpoint import load, save
+from checkpoint import load, reason, save
 from devices import here, report
 
-ELSEWHERE = "cuda:7"  # a GPU that this machine does not have
+ELSEWHERE = f"cuda:{max(7, torch.cuda.device_count())}"  # a GPU that this machine does not have
 
 
 class Trap:
@@ -34,13 +34,12 @@ class Trap:
 
 
 def said(action: Callable, *arguments, **options) -> str:
-    """The first line of what an action raises, or "no complaint"."""
+    """The gist of what an action raises, or "no complaint"."""
     try:
         action(*arguments, **options)
         return "no complaint"
     except Exception as error:
-        first = (str(error).strip() or "-").splitlines()[0]
-        return f"{type(error).__name__}: {first[:110]}"
+        return f"{type(error).__name__}: {reason(error)}"
 
 
 def doubtful(folder: Path) -> dict[str, Path]:
@@ -83,7 +82,7 @@ def main() -> None:
     nn.modules.utils.consume_prefix_in_state_dict_if_present(mended := dict(saved["ddp_model"]), "module.")
     loads["prefix removed"] = said(plain.load_state_dict, mended)
 
-    # A file knows the device of each tensor. This one says what a machine with eight GPUs would have written.
+    # A file knows the device of each tensor. This one names a GPU that is not here.
     elsewhere = folder / "elsewhere.pt"
     torch.serialization.register_package(0, lambda storage: ELSEWHERE, lambda storage, location: None)
     torch.save(torch.ones(3), elsewhere)
