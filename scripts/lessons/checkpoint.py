@@ -28,9 +28,9 @@ def place_of(folder: Path, step: int, rank: int, world_size: int) -> Path:
 
 
 def reason(error: Exception) -> str:
-    """What an error says, in one sentence; where torch.load first gives long advice, what comes after it."""
-    text = str(error).rpartition("WeightsUnpickler error: ")[2].strip() or type(error).__name__
-    return text.splitlines()[0].split(". ")[0][:120]
+    """What an error says, in one sentence; where torch.load gives long advice, the line that names the culprit."""
+    lines = str(error).rpartition("WeightsUnpickler error: ")[2].strip().splitlines() or [type(error).__name__]
+    return next((line for line in lines if "GLOBAL" in line), lines[0]).split(". ")[0][:120]
 
 
 def save(state: dict, path: Path) -> None:

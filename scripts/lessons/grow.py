@@ -34,6 +34,7 @@ def agent(name: str, port: int, folder: Path, arguments: list[str]) -> subproces
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC")}
     # Else the first agent would keep the meeting place of its first round, and the second would look for a new one.
     ours |= {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    ours |= {"CUDA_VISIBLE_DEVICES": ""}  # each agent would give its rank the same first GPU of this one machine
     with (folder / f"{name}.log").open("w") as log:
         command += [str(Path("resume.py").resolve()), "--go-on", *arguments]
         return subprocess.Popen(command, cwd=folder, env=ours, stdout=log, stderr=log)
