@@ -118,10 +118,13 @@ def matrix() -> list[tuple[Path, str, str, str]]:
     return [(path, name, reader, kind) for path, name, reader in launches() for kind in kinds[reader]]
 
 
-def chosen() -> list[tuple[Path, str, str, str]]:
-    """One of each lesson; which one moves on with every commit. The workshop has the same cells."""
+def commits() -> int:
     counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    commits = int(counted.stdout or 0)
+    return int(counted.stdout or 0)
+
+
+def chosen(commits: int) -> list[tuple[Path, str, str, str]]:
+    """One of each lesson; which one moves on with every commit. The workshop has the same cells."""
     lessons = [list(own) for _, own in itertools.groupby(matrix(), lambda one: one[0])]
     return [own[(commits + n) % len(own)] for n, own in enumerate(lessons) if own[0][0].stem != "workshop"]
 
@@ -130,10 +133,11 @@ def chosen() -> list[tuple[Path, str, str, str]]:
 def verdicts() -> dict[tuple, str]:
     """Two at a time, since most of a mutant's time is waiting."""
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(chosen(), pool.map(lambda one: verdict(*one), chosen()), strict=True))
+        now = chosen(commits())
+        return dict(zip(now, pool.map(lambda one: verdict(*one), now), strict=True))
 
 
-@pytest.mark.parametrize("one", chosen(), ids=lambda one: f"{one[0].stem}: {one[1]} {one[3]}")
+@pytest.mark.parametrize("one", chosen(commits()), ids=lambda one: f"{one[0].stem}: {one[1]} {one[3]}")
 def test_the_notebook_notices(one: tuple, verdicts: dict[tuple, str]) -> None:
     assert verdicts[one] == "noticed"
 
@@ -154,8 +158,10 @@ def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> No
     assert verdict in judge(code, said, "x", kind)
 
 
-def test_every_kind_is_met() -> None:
-    assert {one[3] for one in chosen()} == set(SAYS)
+def test_every_mutant_has_its_turn() -> None:
+    met = {one for commits in range(len(matrix())) for one in chosen(commits)}
+    assert met == {one for one in matrix() if one[0].stem != "workshop"}
+    assert {one[3] for one in met} == set(SAYS)
 
 
 if __name__ == "__main__":
