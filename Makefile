@@ -22,6 +22,9 @@ test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's pack
 mutants: .venv/test  ## break every program in every way; each notebook must notice
 	$(BIN)/python tests/test_mutants.py
 
+faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
+	$(BIN)/python tests/faults.py
+
 bench: .venv/test  ## measure the ratios that the course speaks of (two minutes on 2 cores)
 	$(BIN)/python scripts/bench.py
 
@@ -69,4 +72,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-kaggle/bin/python -m pip install --quiet --disable-pip-version-check -r tests/kaggle-requirements.txt
 	@touch $@
 
-.PHONY: help run test test-all test-kaggle mutants bench build outputs kaggle lab
+.PHONY: help run test test-all test-kaggle mutants faults bench build outputs kaggle lab

@@ -398,7 +398,9 @@ def main(arguments: list[str] | None = None) -> int:
     for path in changed:
         if not args.check:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(files[path])
+            part = path.with_name(f"{path.name}.part")
+            part.write_text(files[path])
+            part.replace(path)  # killed at any moment, we leave the old file or the new one, whole
         print(f"{course.name(path)}: {'not what would be built: run `make build`' if args.check else 'written'}")
     orphans = [p for p in course.notebooks.glob("**/*.ipynb") if p not in files and ".ipynb_checkpoints" not in p.parts]
     for path in orphans:

@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import yaml
@@ -89,6 +90,20 @@ def guard(mark: str, folder: str) -> None:
     sys.stdin.read()
     end(mark)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def write(path: Path, text: str) -> None:
+    """Give a file a new text; whenever we are killed, its name stands for the old text or for the new one, whole."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError):
+            error.filename = str(path)  # a full disk is told without a name
+        raise
 
 
 def printed(cell: dict) -> list[str]:
@@ -172,11 +187,13 @@ class Run:
 
     def diagnose(self, late: bool, log: list[str]) -> None:
         """Tell the failing cell and the last 20 lines of what it printed."""
-        cells = self.begun()
+        cells, full = self.begun(), []
+        if shutil.disk_usage(self.folder).free < 2**20:
+            full = [f"No space left on device for {self.folder}: make room, or name another disk with TMPDIR"]
         raised = [[o for o in cell.get("outputs", []) if o["output_type"] == "error"] for cell in cells]
         number = next((n for n, errors in enumerate(raised) if errors), len(cells) - 1)
         if number < 0:
-            self.problem = "\n".join(["before its first cell", *log[-20:]])
+            self.problem = "\n".join(["before its first cell", *log[-20:], *full])
             return
         cell, errors = cells[number], raised[number]
         said = printed(cell)
@@ -189,7 +206,7 @@ class Run:
             said += log[-1:]  # as when the kernel died
         first, limit = "".join(cell["source"]).split("\n")[0], [f"no end within {self.limit:g} s"] if late else []
         self.place = cell.get("id", "")
-        self.problem = "\n".join([f"in cell {number + 1}: {first}", *limit, *said[-20:]])
+        self.problem = "\n".join([f"in cell {number + 1}: {first}", *limit, *said[-20:], *full])
 
 
 def render(runs: list[Run], site: Path) -> None:
@@ -213,10 +230,10 @@ def render(runs: list[Run], site: Path) -> None:
         resources = {"metadata": {"name": title}, "head": HEAD, "top": top}
         body, _ = exporter.from_notebook_node(notebook, resources)
         body = re.sub(r'<img [^>]*?alt="([^"]*)"[^>]*?src="http[^>]*>', r"\1", body)  # badges, in words
-        (site / page).write_text(re.sub(r'(href="[\w-]+)\.ipynb"', r'\1.html"', body))
+        write(site / page, re.sub(r'(href="[\w-]+)\.ipynb(["#])', r"\1.html\2", body))
         rows += f'<tr><td><a href="{page}">{html.escape(title)}</a><br><small>{run.name}</small></td>'
         rows += f'<td>{run.seconds:.0f} s</td><td class="{"failed" if run.problem else "ok"}">{result}</td></tr>\n'
-    (site / "index.html").write_text(INDEX.replace("HEAD", HEAD).replace("ROWS", rows))
+    write(site / "index.html", INDEX.replace("HEAD", HEAD).replace("ROWS", rows))
 
 
 def budget(cells: list[dict], machine: dict, path: Path) -> None:
@@ -229,17 +246,22 @@ def budget(cells: list[dict], machine: dict, path: Path) -> None:
         rest += 0 if launch else seconds
     rows += [{"row": "launches", "seconds": sum(row["seconds"] for row in rows)}]
     rows += [{"row": "other cells", "seconds": round(rest)}]
-    path.write_text(json.dumps({"machine": {"cores": os.cpu_count()} | machine, "rows": rows}, indent=1) + "\n")
+    write(path, json.dumps({"machine": {"cores": os.cpu_count()} | machine, "rows": rows}, indent=1) + "\n")
 
 
 def index(cells: list[dict], name: str) -> str:
     """The table from error text to section of a lesson's cell tagged `index`, its sections linked; "" without one."""
+    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    places = {heading.partition(" · ")[0]: heading for heading in re.findall(r"^#+ (.+)", prose, re.MULTILINE)}
     for cell in cells:
         if "index" in cell["metadata"].get("tags", []):
             table = "".join(next(o["data"]["text/markdown"] for o in cell["outputs"] if "data" in o))
             head, line, *rows = table.strip().splitlines()
-            cut = [row.strip("| ").split(" | ") for row in rows]
-            linked = [f"| {said} | [{section}]({name}.ipynb) | {remedy} |" for said, section, remedy in cut]
+            linked = []
+            for row in rows:
+                said, section, remedy = row.strip("| ").split(" | ")
+                place = quote(places[section].replace(" ", "-"), safe="?,")  # as Jupyter names its headings
+                linked.append(f"| {said} | [{section}]({name}.ipynb#{place}) | {remedy} |")
             return "\n".join([head, line, *linked]) + "\n"
     return ""
 
@@ -261,7 +283,7 @@ def bring_back(run: Run) -> None:
     for place in (run.folder / "home", run.folder, Path(sys.prefix).parent, ROOT):
         executed = executed.replace(f"{place}/", "")  # tracebacks name files: keep the machine's own folders out
     kept = keep_outputs(nbformat.v4.reads(executed), notebook, machine)
-    nbformat.write(notebook, run.path)
+    write(run.path, nbformat.writes(notebook) + "\n")
     if run.name == "solutions/workshop":
         budget(run.begun(), machine, ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json")
     if table := index(run.begun(), run.path.stem):
@@ -286,7 +308,8 @@ def choose(names: list[str]) -> dict[Path, dict]:
                 chosen[path] = json.loads(path.read_text())
                 len(chosen[path]["cells"]), chosen[path]["metadata"].get("course", {}).get("quick")
             except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-                sys.exit(f"run: {path} is not a notebook ({error!r}): make it again with `make build`, or name another")
+                what = f"{type(error).__name__}: {error}"
+                sys.exit(f"run: {path} is not a notebook ({what}): make it again with `make build`, or name another")
     return chosen
 
 
@@ -317,6 +340,7 @@ def main() -> int:
         sys.exit(f"run: cannot write pages into {args.site} ({error.strerror}): name another folder with --site")
 
     notebooks, mark, stopped = choose(args.lessons), uuid.uuid4().hex, threading.Event()
+    (args.site / "index.html").unlink(missing_ok=True)  # it says ok of another run, and this one may be interrupted
     work, quiet = tempfile.mkdtemp(prefix="course-"), subprocess.DEVNULL
     watch = [sys.executable, __file__, "--guard", mark, work]
     guardian = subprocess.Popen(watch, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
@@ -339,6 +363,10 @@ def main() -> int:
                 bring_back(run)
         print(f"\nOpen {args.site / 'index.html'}")
         return 1 if any(run.problem for run in runs) else 0
+    except OSError as error:
+        place = error.filename or work
+        print(f"\nrun: cannot write {place} ({error.strerror}): make room, then run this again", file=sys.stderr)
+        return 1
     except SystemExit:
         print("\nrun: interrupted; ending everything that it started", file=sys.stderr)
         raise

@@ -20,7 +20,7 @@ Key = tuple[int, int]  # step, world size: what one checkpoint of all ranks is c
 
 
 class CheckpointError(RuntimeError):
-    """A file is no checkpoint of ours, or not a whole one. The message names it."""
+    """A file is no checkpoint of ours, or not a whole one, or could not be saved. The message names it."""
 
 
 def place_of(folder: Path, step: int, rank: int, world_size: int) -> Path:
@@ -35,8 +35,11 @@ def reason(error: Exception) -> str:
 
 def save(state: dict, path: Path) -> None:
     """Write a state of tensors, numbers, texts, lists and dicts. Until all is on the disk, `path` is as it was."""
-    with replacing(path) as file:
-        torch.save(state | {"kind": KIND}, file)
+    try:
+        with replacing(path) as file:
+            torch.save(state | {"kind": KIND}, file)
+    except OSError as error:  # as when the disk is full, which is told without a name
+        raise CheckpointError(f"{path} could not be saved: {error.strerror or error}") from error
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> dict:
@@ -55,10 +58,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> dict:
 
 
 def usable(folder: Path, rank: int, world_size: int, say: Callable[[str], None] = print) -> dict[Key, Path]:
-    """The whole checkpoints that this rank could resume from; what is refused is said.
-
-    That is the rank's own file, or rank 0's where another number of ranks wrote it.
-    """
+    """This rank's whole checkpoints, and rank 0's of runs with another number of ranks; says what it refuses."""
     found = {}
     for path in sorted(folder.glob("step-*.pt")):
         step, owner, size = map(int, re.findall(r"\d+", path.name))

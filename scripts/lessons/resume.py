@@ -46,7 +46,7 @@ def main() -> None:
     args, place, folder = parser.parse_args(), here(), Path("run")
     rank, world_size = place.rank, place.world_size
     first_life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    noticed = []
+    noticed, agent = [], os.getppid()  # without torchrun nobody would end us, and a second launch would meet us here
     signal.signal(signal.SIGTERM, lambda *_: noticed.append(True))  # only a note: the step in hand is finished first
     dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
     control = dist.new_group(backend="gloo", timeout=timedelta(seconds=args.timeout))  # small talk, on the CPU
@@ -77,7 +77,7 @@ def main() -> None:
             die(place_of(folder, done, 0, world_size))
         while done == args.hold_at and world_size == 1 and not noticed:
             time.sleep(0.05)
-        stop = torch.tensor(len(noticed))
+        stop = torch.tensor(bool(noticed) or os.getppid() != agent, dtype=torch.int)
         if done % args.every == 0:
             save(training.state(), place_of(folder, done, rank, world_size))
             prune(folder, rank, world_size)
