@@ -56,11 +56,12 @@ def both(solved: Path, folder: Path) -> Path:
 
 def run(notebooks: list[Path], folder: Path) -> subprocess.CompletedProcess:
     command = [sys.executable, ROOT / "scripts" / "run.py", *notebooks, "--quick", "--limit", "120"]
-    return subprocess.run([*command, "--site", folder / "site"], capture_output=True, text=True, timeout=900)
+    return subprocess.run([*command, "--site", folder / "site"], capture_output=True, text=True, timeout=1800)
 
 
 def test_every_notebook_runs_from_an_empty_folder(tmp_path: Path) -> None:
     done = run([both(path, tmp_path) for path in SOLVED], tmp_path)
+    print(done.stdout)  # with `-rP`: seconds of each
     assert done.returncode == 0, done.stdout + done.stderr
 
 

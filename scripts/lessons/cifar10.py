@@ -6,6 +6,7 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
+from zipfile import is_zipfile
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -18,8 +19,7 @@ FOLDER, MADE = "cifar-10-batches-py", DATA / "generated.pt"
 
 def find() -> Path | None:
     """The folder that holds `cifar-10-batches-py`, attached or local; None if there is none."""
-    folders = [*sorted(ATTACHED.glob(f"**/{FOLDER}")), DATA / FOLDER]
-    return next((folder.parent for folder in folders if folder.is_dir()), None)
+    return next((p.parent for p in [*sorted(ATTACHED.glob(f"**/{FOLDER}")), DATA / FOLDER] if p.is_dir()), None)
 
 
 def read(root: Path, train: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -76,8 +76,8 @@ def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[torch.Te
 
 def load(train: bool, size: int | None = None) -> tuple[torch.Tensor, torch.Tensor, str]:
     """The first `size` pictures (N, 3, 32, 32) uint8, labels (N,) int64, and what they are. Never downloads."""
-    if not (root := find()) and not MADE.exists():
-        raise RuntimeError("There are no pictures yet: run `python cifar10.py` once, before the training.")
+    if not (root := find()) and not is_zipfile(MADE):
+        raise RuntimeError(f"There are no pictures, or {MADE} is damaged: run `python cifar10.py` before the training.")
     x, y = read(root, train) if root else torch.load(MADE, weights_only=True)["train" if train else "test"]
     return x[:size], y[:size], "CIFAR-10" if root else "generated pictures"
 
@@ -85,9 +85,9 @@ def load(train: bool, size: int | None = None) -> tuple[torch.Tensor, torch.Tens
 @record
 def main() -> None:
     DATA.mkdir(exist_ok=True)
-    if not (find() or MADE.exists()) and (free := shutil.disk_usage(DATA).free // 10**6) < ROOM:
+    if not (find() or is_zipfile(MADE)) and (free := shutil.disk_usage(DATA).free // 10**6) < ROOM:
         raise RuntimeError(f"{DATA} has room for {free} MB, pictures need {ROOM}: delete files, then run this again.")
-    if not (find() or download() or MADE.exists()):
+    if not (find() or download() or is_zipfile(MADE)):
         print("No CIFAR-10 attached or in ./data, and no internet: making pictures of the same shape.")
         torch.save(generate(), DATA / "making")
         (DATA / "making").rename(MADE)

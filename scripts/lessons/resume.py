@@ -47,7 +47,6 @@ def main() -> None:
     rank, world_size = place.rank, place.world_size
     first_life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     noticed, agent = [], os.getppid()  # without torchrun nobody would end us, and a second launch would meet us here
-    signal.signal(signal.SIGTERM, lambda *_: noticed.append(True))  # only a note: the step in hand is finished first
     dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
     control = dist.new_group(backend="gloo", timeout=timedelta(seconds=args.timeout))  # small talk, on the CPU
 
@@ -65,6 +64,8 @@ def main() -> None:
     if rank == 0:
         print(f"ranks: {world_size}, whole checkpoints of each: {held}, start after step {start}", flush=True)
 
+    # From here on SIGTERM is only a note, and the step in hand is finished first. So far it ended us: nothing to save.
+    signal.signal(signal.SIGTERM, lambda *_: noticed.append(True))
     log = (folder / "log").open("a")
     for done in training.steps():
         time.sleep(args.pause)

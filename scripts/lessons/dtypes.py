@@ -1,0 +1,100 @@
+"""fp32, fp16, bf16: which numbers they hold, how far apart these stand, and how fast this machine multiplies them.
+
+Run:  python dtypes.py --size 256
+      torchrun --standalone --nproc-per-node=1 dtypes.py
+"""
+
+import argparse
+import math
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import Place, here, low_precision, report
+
+FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+UNITS = {"fp16": {"avx512_fp16", "amx_fp16", "asimdhp"}, "bf16": {"avx512_bf16", "amx_bf16", "bf16"}}  # names in Linux
+
+
+def as_integers(x: torch.Tensor) -> torch.Tensor:
+    """The bits of floating-point numbers, read as integers of the same size. The next integer is the next number."""
+    return x.view(torch.int32 if x.element_size() == 4 else torch.int16)
+
+
+def spacing(values: Sequence[float], dtype: torch.dtype) -> list[float]:
+    """Distance from each value to the next larger number that the format has; inf where there is none."""
+    x = torch.tensor(values, dtype=torch.float64).to(dtype)
+    return ((as_integers(x) + 1).view(dtype).double() - x.double()).tolist()
+
+
+def bits(value: float, dtype: torch.dtype) -> str:
+    """A value as it is stored: sign, exponent and fraction, each as bits."""
+    x = torch.tensor([value], dtype=dtype)
+    size = 8 * x.element_size()
+    fraction = round(-math.log2(torch.finfo(dtype).eps))
+    text = f"{as_integers(x).item() % 2**size:0{size}b}"
+    return f"{text[0]} {text[1 : size - fraction]} {text[size - fraction :]}"
+
+
+def describe(dtype: torch.dtype) -> dict[str, object]:
+    """Bits, limits and spacings of a format; `smallest` is the number next to 0."""
+    powers = torch.tensor([2.0**power for power in range(-149, 128)], dtype=torch.float64)
+    held = powers[powers.to(dtype).double() == powers].tolist()
+    limits = {"largest": torch.finfo(dtype).max, "smallest": spacing([0.0], dtype)[0]}
+    return limits | {"tenth": bits(0.1, dtype), "values": held, "spacing": spacing(held, dtype)}
+
+
+def units(device: torch.device) -> dict[str, bool]:
+    """Whether the device has arithmetic units for a format, rather than programs that imitate them."""
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return {"fp32": True, "fp16": torch.cuda.get_device_capability(device) >= (7, 0), "bf16": native}
+    path = Path("/proc/cpuinfo")
+    names = set(re.findall(r"\w+", path.read_text())) if path.exists() else set()  # none known where this is no Linux
+    return {"fp32": True} | {name: bool(names & known) for name, known in UNITS.items()}
+
+
+def best_dtype(has: dict[str, bool]) -> tuple[str, str]:
+    """The format to train in, from the formats that a device has units for, and the reason."""
+    if has["bf16"]:
+        return "bf16", "units for it, the range of fp32, no scaler"
+    if has["fp16"]:
+        return "fp16", "units for it, but a small range: with a GradScaler"
+    return "fp32", "16 bits would only be imitated here: less memory, but no speed"
+
+
+def multiply(dtype: torch.dtype, size: int, place: Place) -> dict[str, float]:
+    """Median seconds of one product of two square matrices, and its largest error, as a share of the largest result."""
+    a, b = (torch.randn(size, size, device=place.device).to(dtype) for _ in range(2))
+    seconds = []
+    for _ in range(6):  # the first one warms up
+        start = time.perf_counter()
+        (a @ b)[0, 0].item()  # item() waits for a GPU
+        seconds.append(time.perf_counter() - start)
+    exact = a[:1].double() @ b.double()
+    error = ((a @ b)[:1].double() - exact).abs().max() / exact.abs().max()
+    return {"seconds": median(seconds[1:]), "error": error.item()}
+
+
+@record
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", type=int, default=256, help="rows of the matrices that are multiplied")
+    args, place = parser.parse_args(), here()
+    formats, has = {name: describe(dtype) for name, dtype in FORMATS.items()}, units(place.device)
+    for name, it in formats.items():
+        it |= multiply(FORMATS[name], args.size, place) | {"unit": has[name]}
+        print(f"{name}: largest {it['largest']:.3g}, smallest {it['smallest']:.3g}, 0.1 is {it['tenth']}")
+    on_gpu = place.device.type == "cuda"
+    sixteen = str(low_precision(torch.cuda.get_device_capability() if on_gpu else None)).removeprefix("torch.")
+    says = on_gpu and torch.cuda.is_bf16_supported()
+    report("dtypes", place, formats=formats, best=best_dtype(has), sixteen=sixteen, says=says)
+
+
+if __name__ == "__main__":
+    main()
