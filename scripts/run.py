@@ -279,11 +279,11 @@ def bring_back(run: Run) -> None:
             machine |= {key: value for key, value in found if key in ("torch", "device", "data")}
     notebook = nbformat.read(run.path, as_version=4)
     notebook.metadata.setdefault("course", nbformat.NotebookNode())
-    executed = json.dumps(run.read())
+    kept = keep_outputs(nbformat.v4.reads(json.dumps(run.read())), notebook, machine)
+    text = nbformat.writes(notebook) + "\n"  # only now, since a path may come in two pieces of a stream
     for place in (run.folder / "home", run.folder, Path(sys.prefix).parent, ROOT):
-        executed = executed.replace(f"{place}/", "")  # tracebacks name files: keep the machine's own folders out
-    kept = keep_outputs(nbformat.v4.reads(executed), notebook, machine)
-    write(run.path, nbformat.writes(notebook) + "\n")
+        text = text.replace(f"{place}/", "")  # tracebacks name files: keep the machine's own folders out
+    write(run.path, text)
     if run.name == "solutions/workshop":
         budget(run.begun(), machine, ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json")
     if table := index(run.begun(), run.path.stem):

@@ -228,8 +228,12 @@ def test_a_terminal_shows_progress_and_a_file_gets_few_lines(killed, limited):
 def together(start, tmp_path_factory):
     """Two notebooks that answer each other."""
     folder = tmp_path_factory.mktemp("together")
+    alone = ALONE.replace("FOLDER", str(folder))
+    place = (
+        "import os, time\nprint(os.getcwd()[:5], end='', flush=True)\ntime.sleep(0.5)\nprint(os.getcwd()[5:] + '/x.py')"
+    )
     pair = [
-        notebook(folder / f"{me}.ipynb", ALONE.replace("FOLDER", str(folder)).replace("ME", me).replace("PEER", peer))
+        notebook(folder / f"{me}.ipynb", alone.replace("ME", me).replace("PEER", peer), place)
         for me, peer in ("ab", "ba")
     ]
     run = start(folder, *pair, "--outputs", "--jobs", "2")
@@ -273,6 +277,7 @@ def test_a_table_of_errors_gets_its_links():
 def test_outputs_are_brought_back_with_their_machine(together):
     committed = nbformat.read(together.folder / "a.ipynb", as_version=4)
     assert committed.cells[2].outputs[0].text == "['a.json'] 0\n"
+    assert committed.cells[3].outputs[0].text == "x.py\n"  # a folder of the machine, printed in two pieces
     assert {"torch": "1.2.3", "device": "a test"}.items() <= committed.metadata.course.outputs.items()
     assert "loss" not in committed.metadata.course.outputs
 

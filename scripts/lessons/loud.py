@@ -1,4 +1,4 @@
-"""Six faults that say something. Each is committed once, caught, and its message kept.
+"""Faults that say something, and one crash that does not. Each is committed once, and its message kept.
 
 Run:  torchrun --standalone --nproc-per-node=2 loud.py
 """

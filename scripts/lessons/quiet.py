@@ -1,4 +1,4 @@
-"""Six faults that say nothing. Each is committed beside its remedy, and what comes of it is counted.
+"""Five faults that say nothing. Each is committed beside its remedy, and what comes of it is counted.
 
 Run:  torchrun --standalone --nproc-per-node=2 quiet.py
 """
