@@ -55,7 +55,7 @@ def both(solved: Path, folder: Path) -> Path:
 
 
 def run(notebooks: list[Path], folder: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts" / "run.py", *notebooks, "--quick", "--limit", "120"]
+    command = [sys.executable, ROOT / "scripts" / "run.py", *notebooks, "--quick", "--limit", "240"]
     return subprocess.run([*command, "--site", folder / "site"], capture_output=True, text=True, timeout=1800)
 
 
