@@ -33,6 +33,7 @@ from ruff.__main__ import find_ruff_bin
 
 import kernels
 from languages import check_languages
+from lessons.atomic import replacing
 
 WRITE = re.compile(r"%%writefile (\w+)\.py")
 LAUNCH = re.compile(r"!torchrun (?:[^|&;<>$`\\\n]*? )?(\w+)\.py(?: [^|&;<>$`\\\n]*)?")
@@ -180,7 +181,9 @@ class Course:
             cell.metadata = NotebookNode(({"tags": labels} if labels else {}) | (HIDDEN if "fold" in labels else {}))
             if cell.cell_type == "markdown":
                 demand(not (problem := check_languages(cell.source)), place, problem)
-                cell.source = self.differences(cell.source, solved, place).replace("<!-- errors -->", self.errors())
+                cell.source = self.differences(cell.source, solved, place)
+                if "<!-- errors -->" in cell.source:
+                    cell.source = cell.source.replace("<!-- errors -->", self.errors())
             elif cell.source.startswith("%%writefile"):
                 match = WRITE.fullmatch(cell.source)
                 demand(match, place, "`%%writefile NAME.py` and nothing else: the program stands in scripts/lessons.")
@@ -356,9 +359,19 @@ class Course:
         return "\n".join(rows) + "\n"
 
     def errors(self, folder: str = "") -> str:
-        """The table from error text to lesson, as the newest run with `--outputs` has met them; links into `folder`."""
+        """The table from error text to section that the newest `--outputs` has met; its links go through `folder`."""
         path = self.root / "assets" / "errors.md"
-        return path.read_text().replace("](", f"]({folder}") if path.exists() else ""
+
+        def linked(match: re.Match) -> str:
+            source = self.notebooks / "src" / f"{match[2]}.md"
+            demand(source in self.sources, self.name(path), f"there is no {self.name(source)}.")
+            lesson = self.notebook(own(self.lesson(source, False)), self.name(source), {})
+            heading = re.compile(rf"^#+ {re.escape(match[1])}(?: · |$)", re.MULTILINE)
+            ids = [cell.id for cell in lesson.cells if cell.cell_type == "markdown" and heading.search(cell.source)]
+            demand(ids, self.name(path), f"{self.name(source)} has no section “{match[1]}”: correct its `index` cell.")
+            return f"[{match[1]}]({folder}{match[2]}.ipynb#cell-id={ids[0]})"  # Jupyter finds no heading in Chinese
+
+        return re.sub(r"\[([^]]*)\]\((\w+)\.ipynb\)", linked, path.read_text()) if path.exists() else ""
 
     def excerpt(self, source: str, place: str) -> str:
         """`ddp.py#L10-L14`: these lines; `ddp.py#name`: what stands between `# region name` and `# endregion`."""
@@ -398,9 +411,8 @@ def main(arguments: list[str] | None = None) -> int:
     for path in changed:
         if not args.check:
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.part")
-            part.write_text(files[path])
-            part.replace(path)  # killed at any moment, we leave the old file or the new one, whole
+            with replacing(path) as file:
+                file.write(files[path].encode())
         print(f"{course.name(path)}: {'not what would be built: run `make build`' if args.check else 'written'}")
     orphans = [p for p in course.notebooks.glob("**/*.ipynb") if p not in files and ".ipynb_checkpoints" not in p.parts]
     for path in orphans:

@@ -25,11 +25,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from urllib.parse import quote
 
 import psutil
 import yaml
 from tqdm import tqdm
+
+from lessons.atomic import replacing
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
@@ -93,16 +94,12 @@ def guard(mark: str, folder: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Give a file a new text; whenever we are killed, its name stands for the old text or for the new one, whole."""
-    part = path.with_name(f"{path.name}.part")
+    """Give a file a new text. OSError names the file, which a full disk does not."""
     try:
-        part.write_text(text)
-        part.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError):
-            error.filename = str(path)  # a full disk is told without a name
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        error.filename = str(path)
         raise
 
 
@@ -250,18 +247,13 @@ def budget(cells: list[dict], machine: dict, path: Path) -> None:
 
 
 def index(cells: list[dict], name: str) -> str:
-    """The table from error text to section of a lesson's cell tagged `index`, its sections linked; "" without one."""
-    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    places = {heading.partition(" · ")[0]: heading for heading in re.findall(r"^#+ (.+)", prose, re.MULTILINE)}
+    """The table from error text to section that a lesson's cell tagged `index` shows, linked to it; "" without one."""
     for cell in cells:
         if "index" in cell["metadata"].get("tags", []):
             table = "".join(next(o["data"]["text/markdown"] for o in cell["outputs"] if "data" in o))
             head, line, *rows = table.strip().splitlines()
-            linked = []
-            for row in rows:
-                said, section, remedy = row.strip("| ").split(" | ")
-                place = quote(places[section].replace(" ", "-"), safe="?,")  # as Jupyter names its headings
-                linked.append(f"| {said} | [{section}]({name}.ipynb#{place}) | {remedy} |")
+            parts = [row.strip("| ").split(" | ") for row in rows]
+            linked = [f"| {said} | [{section}]({name}.ipynb) | {remedy} |" for said, section, remedy in parts]
             return "\n".join([head, line, *linked]) + "\n"
     return ""
 
@@ -287,7 +279,7 @@ def bring_back(run: Run) -> None:
     if run.name == "solutions/workshop":
         budget(run.begun(), machine, ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json")
     if table := index(run.begun(), run.path.stem):
-        (ROOT / "assets" / "errors.md").write_text(table)
+        write(ROOT / "assets" / "errors.md", table)
     print(f"{run.name}: outputs of {kept} cells taken")
 
 

@@ -427,16 +427,19 @@ def test_the_readme_lists_the_lessons(course: Small):
     assert course["README.md"].endswith(TABLES[1] + "The end.\n"), "what stands around it is untouched"
 
 
-def test_the_table_of_errors_stands_where_it_is_asked_for(course: Small):
+def test_the_table_of_errors_leads_to_its_section(course: Small):
     head = "| error · 錯誤 | section |\n| --- | --- |\n"
-    course["assets/errors.md"] = head + "| `it broke` | [How · 怎麼壞的](02_second.ipynb) |\n"
+    course["assets/errors.md"] = head + "| `it broke` | [How it breaks](02_second.ipynb) |\n"
+    course.replace(SECOND, "再來一次。\n", "再來一次。\n\n## How it breaks · 怎麼壞的\n")
     course[FIRST] = course[FIRST].replace("\nWhat changes", "\n<!-- errors -->\n\nWhat changes", 1)
     assert course.build("--check") == 1
     assert course.build() == 0
-    assert head + "| `it broke` | [How · 怎麼壞的](notebooks/02_second.ipynb) |\n<!-- end -->" in course["README.md"]
+    place = next(cell.id for cell in course.notebook("02_second").cells if "怎麼壞的" in cell.source)
+    row = f"02_second.ipynb#cell-id={place}) |"
+    assert f"{head}| `it broke` | [How it breaks](notebooks/{row}\n<!-- end -->" in course["README.md"]
     for folder in ("", "solutions/"):
         cells = course.notebook(f"{folder}01_first").cells
-        assert any("| `it broke` | [How · 怎麼壞的](02_second.ipynb) |" in cell.source for cell in cells)
+        assert any(f"| `it broke` | [How it breaks]({row}" in cell.source for cell in cells)
 
 
 def test_the_deck_is_filled_by_region_and_by_lines(course: Small):
@@ -776,6 +779,11 @@ def test_a_program_that_hides_a_module_is_refused(course: Small, capsys: pytest.
     course[f"scripts/lessons/{module}.py"] = "x = 1\n"
     course.replace(SECOND, "%%writefile alpha.py", f"%%writefile {module}.py")
     refused(course, capsys, f"{SECOND}, cell 7: {module}.py hides the module `{module}` from every rank")
+
+
+def test_an_error_of_a_section_that_is_gone_is_refused(course: Small, capsys: pytest.CaptureFixture):
+    course["assets/errors.md"] = "| `it broke` | [How it breaks](02_second.ipynb) |\n"
+    refused(course, capsys, f"assets/errors.md: {SECOND} has no section “How it breaks”")
 
 
 def test_a_program_may_have_100_lines_and_fast_150(course: Small, capsys: pytest.CaptureFixture):

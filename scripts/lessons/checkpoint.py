@@ -38,8 +38,8 @@ def save(state: dict, path: Path) -> None:
     try:
         with replacing(path) as file:
             torch.save(state | {"kind": KIND}, file)
-    except OSError as error:  # as when the disk is full, which is told without a name
-        raise CheckpointError(f"{path} could not be saved: {error.strerror or error}") from error
+    except (OSError, RuntimeError) as error:  # a full disk has no name, and torch's "unexpected pos" stands before it
+        raise CheckpointError(f"{path} could not be saved: {reason(error.__context__ or error)}") from error
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> dict:
