@@ -1,0 +1,95 @@
+"""The benchmark without its measuring: which way an aim points, what the table says of it, and what ends with it."""
+
+import os
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+import bench
+import parts
+import ratios
+from ratios import draw, over, row, short, table
+
+ROWS = [
+    row("pace", over([3.0, 2.0, 8.0], [2.0, 2.0, 4.0]), "≥ 1.3"),
+    row("slow pace", [1.17, 1.17], "≥ 1.3"),
+    row("time", [0.5, 0.4, 0.6], "≤ 0.5", "10 µs / 20 µs"),
+    row("long time", [0.6], "≤ 0.5"),
+    row("neither", [1.0, 2.0]),
+]
+TABLE = """
+                                                                 median  lowest – highest  aim
+pace                                                               1.50  1.00 – 2.00       ≥ 1.3    reached
+slow pace                                                          1.17  1.17 – 1.17       ≥ 1.3    missed by 10.0%
+time                                                               0.50  0.40 – 0.60       ≤ 0.5    reached
+    10 µs / 20 µs
+long time                                                          0.60  0.60 – 0.60       ≤ 0.5    missed by 20.0%
+neither                                                            1.50  1.00 – 2.00
+"""
+
+
+def test_an_aim_is_missed_on_one_side_only() -> None:
+    assert [short(one) for one in ROWS] == [0, pytest.approx(0.1), 0, pytest.approx(0.2), None]
+    assert table(ROWS) == TABLE.strip("\n")
+
+
+def test_the_figure_holds_every_row(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(ratios.plt, "close", lambda figure: None)
+    draw(ROWS, "a machine", tmp_path / "bench.png")
+    (ax,) = ratios.plt.gcf().axes
+    assert [label.get_text() for label in ax.get_yticklabels()] == [one["row"] for one in ROWS]
+    assert [text.get_text() for text in ax.texts][:2] == ["1.50, aim ≥ 1.3", "1.17, aim ≥ 1.3"]
+    assert (tmp_path / "bench.png").stat().st_size > 5000
+    monkeypatch.undo()
+    ratios.plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("options", "added"),
+    [({}, []), ({"course": True}, ["course"]), ({"data": Path(), "frameworks": True}, ["frameworks", "accuracy"])],
+)
+def test_long_parts_are_measured_when_they_are_asked_for(options, added) -> None:
+    none = {"data": None, "frameworks": False, "course": False}
+    assert bench.chosen(Namespace(parts=[], **none | options)) == list(bench.PARTS)[:8] + added
+    assert bench.chosen(Namespace(parts=["loader"], **none | options)) == ["loader", *added]
+    assert bench.chosen(Namespace(parts=["course"], **none)) == ["course"]
+
+
+def test_one_part_that_fails_costs_its_own_rows(tmp_path: Path, monkeypatch) -> None:
+    def fails(args: Namespace, work: Path) -> list[dict]:
+        parts.start(work, sys.executable, "-c", "raise ValueError('no compiler')")
+        return ROWS[:1]
+
+    three = {"first": lambda args, work: ROWS[:1], "second": fails, "third": lambda args, work: ROWS[1:2]}
+    monkeypatch.setattr(bench, "PARTS", three)
+    rows, failed = bench.measure(
+        Namespace(parts=[*three], data=None, frameworks=False, course=False), tmp_path, "a test"
+    )
+    assert rows == ROWS[:2]
+    assert len(failed) == 1 and failed[0].startswith("second: ") and "no compiler" in failed[0]
+
+
+def test_a_program_has_no_more_than_its_time(tmp_path: Path) -> None:
+    with pytest.raises(parts.Failed, match=r"was not through after 0.5 s"):
+        parts.start(tmp_path, sys.executable, "-c", "import time; time.sleep(60)", limit=0.5)
+
+
+def test_killed_it_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    command = [sys.executable, bench.__file__, "buckets"]
+    killed = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL)
+    process, deadline = psutil.Process(killed.pid), time.monotonic() + 60
+    while len(process.children()) < 2 and time.monotonic() < deadline:  # one watches, one measures
+        time.sleep(0.1)
+    children = process.children(recursive=True)
+    killed.kill()
+    killed.wait()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    assert len(children) >= 2 and not alive
+    assert not [*tmp_path.iterdir()]
