@@ -78,9 +78,10 @@ def main() -> int:
     import torch
 
     cpus = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    named = re.search(r"model name\s*: (.+)", cpus)
-    kind = named[1] if named else platform.processor() or platform.machine()
+    name = found[1] if (found := re.search(r"model name\s*: (.+)", cpus)) else ""
+    kind = platform.processor() or platform.machine()
     machine = {"processor": kind, "cores": os.cpu_count(), "torch": torch.__version__, "rounds": args.rounds}
+    machine |= {"name": name}
     title = f"{machine['cores']} cores, torch {machine['torch']}, {args.rounds} rounds"
     print(f"\n{title}\n\n{table(rows)}")
     if rows:
