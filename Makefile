@@ -25,7 +25,7 @@ mutants: .venv/test  ## break every program in every way; each notebook must not
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/faults.py
 
-bench: .venv/test  ## measure the ratios that the course speaks of (ten minutes on 2 cores); more: PARTS="--frameworks"
+bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS="--frameworks"
 	$(BIN)/python scripts/bench.py $(PARTS)
 
 build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons

@@ -1,6 +1,6 @@
 """Measure the ratios that the course speaks of: both sides interleaved in one run, median and spread over the rounds.
 
-Run:  python scripts/bench.py                    # what needs nothing but this machine: some ten minutes on 2 cores
+Run:  python scripts/bench.py                    # what needs nothing but this machine
       python scripts/bench.py buckets compile    # these parts of it
       python scripts/bench.py --data FOLDER --frameworks --course      # and what takes longer: see --help
 
@@ -55,7 +55,7 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=120, help="seconds of training for the accuracy row")
     beside = "beside Accelerate, Lightning, Ignite and Fabric: installs their newest versions into build/bench-venv"
     parser.add_argument("--frameworks", action="store_true", help=beside)
-    twice = "run all notebooks twice, with `make run` and one by one: an hour or more, so once whatever --rounds says"
+    twice = "run all notebooks twice, with `make run` and one by one; it takes long, so once whatever --rounds says"
     parser.add_argument("--course", action="store_true", help=twice)
     args = parser.parse_args()
     for unknown in set(args.parts) - set(PARTS):

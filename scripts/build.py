@@ -20,6 +20,7 @@ import sysconfig
 import textwrap
 from contextlib import suppress
 from copy import copy
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -362,12 +363,15 @@ class Course:
         """The table from error text to section that the newest `--outputs` has met; its links go through `folder`."""
         path = self.root / "assets" / "errors.md"
 
+        @cache
+        def cells(source: Path) -> list[NotebookNode]:
+            return self.notebook(own(self.lesson(source, False)), self.name(source), {}).cells
+
         def linked(match: re.Match) -> str:
             source = self.notebooks / "src" / f"{match[2]}.md"
             demand(source in self.sources, self.name(path), f"there is no {self.name(source)}.")
-            lesson = self.notebook(own(self.lesson(source, False)), self.name(source), {})
             heading = re.compile(rf"^#+ {re.escape(match[1])}(?: · |$)", re.MULTILINE)
-            ids = [cell.id for cell in lesson.cells if cell.cell_type == "markdown" and heading.search(cell.source)]
+            ids = [cell.id for cell in cells(source) if cell.cell_type == "markdown" and heading.search(cell.source)]
             demand(ids, self.name(path), f"{self.name(source)} has no section “{match[1]}”: correct its `index` cell.")
             return f"[{match[1]}]({folder}{match[2]}.ipynb#cell-id={ids[0]})"  # Jupyter finds no heading in Chinese
 
