@@ -27,7 +27,6 @@ from itertools import takewhile
 from pathlib import Path
 
 import psutil
-import yaml
 from tqdm import tqdm
 
 from lessons.atomic import replacing
@@ -37,7 +36,17 @@ NOTEBOOKS = ROOT / "notebooks"
 MARK = "COURSE_RUN"  # torchrun gives every rank a session of its own: what we started is known by its environment alone
 # jsonschema takes two seconds to import this module, for a check that no notebook needs; it lives without.
 sys.modules["rfc3987_syntax"] = None
-PAPERMILL = "import sys; sys.modules['rfc3987_syntax'] = None; from papermill.cli import papermill; papermill()"
+# Kernels that start side by side may choose the same TCP port; where it is iopub's or the heartbeat's, ipykernel 7.4
+# neither answers nor ends. So they talk over sockets beside the notebook's own folder, by a path of few letters.
+PAPERMILL = """import json, sys
+sys.modules["rfc3987_syntax"] = None
+from papermill import execute_notebook
+from traitlets.config import Config
+notebook, executed, parameters = sys.argv[1:]
+config = Config(KernelManager={"transport": "ipc", "ip": "../kernel"})
+execute_notebook(
+    notebook, executed, json.loads(parameters), kernel_name="python3", progress_bar=False, config=config
+)"""
 # Pages load nothing and run nothing, whatever a notebook says: they read the same without a network.
 HEAD = """<meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
@@ -145,8 +154,7 @@ class Run:
     def __call__(self, stopped: threading.Event) -> None:
         home, log = self.folder / "home", self.folder / "log"
         home.mkdir(parents=True)
-        command = [sys.executable, "-c", PAPERMILL, self.path, self.folder / "executed.ipynb", "--no-progress-bar"]
-        command += ["--kernel", "python3", *(["-y", yaml.safe_dump(self.quick)] if self.quick else [])]
+        command = [sys.executable, "-c", PAPERMILL, self.path, self.folder / "executed.ipynb", json.dumps(self.quick)]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         here = str(self.folder)  # also for what a killed program leaves behind
         env = os.environ | {MARK: self.mark, "PATH": path, "TMPDIR": here, "JUPYTER_RUNTIME_DIR": here}

@@ -226,14 +226,15 @@ def test_a_terminal_shows_progress_and_a_file_gets_few_lines(killed, limited):
 
 @pytest.fixture(scope="module")
 def together(start, tmp_path_factory):
-    """Two notebooks that answer each other."""
+    """Two notebooks that answer each other, and tell how their kernels are reached."""
     folder = tmp_path_factory.mktemp("together")
     alone = ALONE.replace("FOLDER", str(folder))
+    reached = "import ipykernel\nprint(ipykernel.get_connection_info(unpack=True)['transport'])"
     place = (
         "import os, time\nprint(os.getcwd()[:5], end='', flush=True)\ntime.sleep(0.5)\nprint(os.getcwd()[5:] + '/x.py')"
     )
     pair = [
-        notebook(folder / f"{me}.ipynb", alone.replace("ME", me).replace("PEER", peer), place)
+        notebook(folder / f"{me}.ipynb", alone.replace("ME", me).replace("PEER", peer), place, reached)
         for me, peer in ("ab", "ba")
     ]
     run = start(folder, *pair, "--outputs", "--jobs", "2")
@@ -246,6 +247,7 @@ def test_notebooks_run_side_by_side_each_in_its_own_folder(together):
     assert re.search(r"^a +\d+  ok\nb +\d+  ok$", together.out, re.MULTILINE)
     assert "['a.json'] 0" in together.page("a")
     assert "['b.json'] 0" in together.page("b")
+    assert "<pre>ipc\n</pre>" in together.page("a")  # two kernels that choose the same TCP port never answer
 
 
 def test_the_pages_list_and_show_every_notebook_without_a_network(together):
