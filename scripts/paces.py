@@ -1,7 +1,8 @@
-"""Paces for bench.py, each in processes of its own: of ranks that talk or do not, of layouts, of compiled code.
+"""Paces for bench.py, each in processes of its own: of ranks that talk or do not, of layouts, recipes, compiled code.
 
 Run:  torchrun --standalone --nproc-per-node=2 paces.py ranks ResNet-9 --ways stock tuned silent
       torchrun --standalone --nproc-per-node=1 paces.py layouts
+      torchrun --standalone --nproc-per-node=2 paces.py recipes
       torchrun --standalone --nproc-per-node=1 paces.py compiled
 """
 
@@ -21,9 +22,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "lessons"))
 
+import budget
+from devices import here
 from dtypes import units
 from loader import augment, normalise
 from model import Residual, ResNet, convolution
+from tune import CHANGES
 
 
 def resnet9(width: int = 16) -> nn.Sequential:
@@ -119,6 +123,29 @@ def layouts(rounds: int, batch: int = 128) -> dict:
     return {"bf16": bf16, **paces}
 
 
+def recipes(rounds: int, batch: int = 64, steps: int = 8) -> dict:
+    """Pictures a second of two ranks: as textbooks write DDP; lesson 09's recipe; the recipe compiled. In turn."""
+    dist.init_process_group("gloo")
+    bf16 = units(torch.device("cpu"))["bf16"]
+    options = {"textbook": set(), "recipe": set(CHANGES), "compiled": set(CHANGES)}
+    trainings = {name: budget.Training(chosen, batch, here()) for name, chosen in options.items()}
+    trainings["compiled"].model.compile()
+    paces: dict[str, list[float]] = {name: [] for name in options}
+    for n in range(rounds + 1):
+        for name, training in trainings.items():
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16 and name != "textbook"):
+                training.step()  # after the others, caches are cold
+                dist.barrier()
+                start = time.perf_counter()
+                for _ in range(steps):
+                    training.step()
+            took = torch.tensor(time.perf_counter() - start)
+            dist.all_reduce(took, dist.ReduceOp.MAX)  # the slower rank counts
+            if n:  # the first round warms up, and compiles
+                paces[name].append(2 * batch * steps / took.item())
+    return {"bf16": bf16, **paces}
+
+
 def compiled(batch: int = 128, steps: int = 8) -> dict:
     """Seconds of the first step; how many times as fast as eager later ones are, in turn; what the cache lacked."""
     from torch._dynamo.utils import counters
@@ -136,7 +163,7 @@ def compiled(batch: int = 128, steps: int = 8) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["ranks", "layouts", "compiled"])
+    parser.add_argument("what", choices=["ranks", "layouts", "recipes", "compiled"])
     parser.add_argument("network", nargs="?", choices=NETWORKS)
     parser.add_argument("--ways", nargs="+", choices=WAYS)
     parser.add_argument("--rounds", type=int, default=5)
@@ -144,6 +171,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if args.what == "ranks":
         found = ranks(args.network, args.ways, args.rounds)
+    elif args.what == "recipes":
+        found = recipes(args.rounds)
     else:
         found = layouts(args.rounds) if args.what == "layouts" else compiled()
     if not dist.is_initialized() or dist.get_rank() == 0:

@@ -194,7 +194,11 @@ class Training:
         """Launch it, or launch it again; nothing while torchrun has a restart left."""
         if self.agent is None or self.agent.poll() is not None:
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-            command += ["--max-restarts=2", LESSONS / "resume.py", "--epochs=10", f"--every={EVERY}"]
+            command += [
+                "--max-restarts=2",
+                "--shutdown-timeout=5",
+            ]  # torchrun would wait 30 s for a rank that is told to end
+            command += [LESSONS / "resume.py", "--epochs=10", f"--every={EVERY}"]
             command += [f"--pause={pause}", *["--go-on"] * bool(self.agent)]
             # Each life gets a store of its own, as lesson 11 does: else a rank may be given the address of a dead one.
             self.agent = start(command, self.folder, self.mark, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
@@ -228,14 +232,11 @@ class Training:
     def strike(self, target: str, number: int) -> bool:
         """Send the signal while a life begins, trains or saves; False where the life ended before that."""
         when, victim, held = self.chance.random(), self.chance.randrange(2), None
-        # Ranks that lose torchrun by SIGKILL before they have met wait for it, by torch's rules, as long as their
-        # group's timeout: two minutes here. That is so, and is not tried again and again.
-        waiting = number == signal.SIGKILL and target == "agent"
         if target == "agent" and when < 0.2:
-            wait(lambda: self.over() or (waiting and self.ranks()), self.chance.uniform(0, 6))
-        if target == "rank" or when >= 0.2 or (waiting and self.ranks()):
+            wait(self.over, self.chance.uniform(0, 6))
+        else:
             ranks = wait(lambda: self.over() or self.ranks(), 60)
-            if when < 0.2 and not waiting:
+            if when < 0.2:
                 wait(self.over, self.chance.uniform(0, 4))
             elif not self.over():
                 demand(ranks, "no two ranks within 60 s")

@@ -2,6 +2,8 @@
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,14 +28,15 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["state.pt"]
 
 
-def test_a_full_disk_is_an_error_and_no_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "room"), [(10**5, 10_000), (1000, 100), (1000, 5000)])  # torch fails in three ways
+def test_a_full_disk_is_an_error_and_no_checkpoint(size: int, room: int, tmp_path: Path) -> None:
     path = tmp_path / "state.pt"
     save({"step": 1}, path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # as on a disk with no room for more, on any Unix
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))  # as on a disk with no room for more, on any Unix
     try:
         with pytest.raises(CheckpointError, match=r"state\.pt could not be saved: .*File too large"):
-            save({"weights": torch.zeros(10**5)}, path)
+            save({"weights": torch.zeros(size)}, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert load(path)["step"] == 1
@@ -114,3 +117,13 @@ def test_a_stop_after_any_step_changes_no_bit(alone: Place, tmp_path: Path) -> N
 def test_a_batch_that_ranks_cannot_share_is_refused(alone: Place) -> None:
     with pytest.raises(ValueError, match="3 ranks cannot share a batch of 32"):
         Training(alone._replace(world_size=3))
+
+
+def test_a_rank_that_loses_torchrun_while_it_imports_torch_ends(tmp_path: Path) -> None:
+    """Its parent is gone within a second; its partner never comes, and has 60 s to do so."""
+    program = Path(__file__).resolve().parents[1] / "scripts" / "lessons" / "resume.py"
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "PYTHON": sys.executable, "PROGRAM": str(program)}
+    parent = ["bash", "-c", '"$PYTHON" "$PROGRAM" & sleep 0.5']
+    done = subprocess.run(parent, cwd=tmp_path, env=os.environ | place, capture_output=True, text=True, timeout=200)
+    assert "torchrun is gone" in done.stderr  # read to the end: the rank held it open until then

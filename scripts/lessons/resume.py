@@ -16,6 +16,8 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+AGENT = os.getppid()  # torchrun; asked before torch is imported, which takes seconds
+
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -46,7 +48,8 @@ def main() -> None:
     args, place, folder = parser.parse_args(), here(), Path("run")
     rank, world_size = place.rank, place.world_size
     first_life = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    noticed, agent = [], os.getppid()  # without torchrun nobody would end us, and a second launch would meet us here
+    if os.getppid() != AGENT:  # without torchrun nobody would end us, and a second launch would meet us here
+        sys.exit("torchrun is gone")
     dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
     control = dist.new_group(backend="gloo", timeout=timedelta(seconds=args.timeout))  # small talk, on the CPU
 
@@ -55,7 +58,7 @@ def main() -> None:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(exist_ok=True)
     dist.barrier(control)
-    training, found = Training(place, args.epochs), [None] * world_size
+    training, found, noticed = Training(place, args.epochs), [None] * world_size, []
     mine = usable(folder, rank, world_size)
     dist.all_gather_object(found, mine, group=control)
     if chosen := newest(found):
@@ -78,7 +81,7 @@ def main() -> None:
             die(place_of(folder, done, 0, world_size))
         while done == args.hold_at and world_size == 1 and not noticed:
             time.sleep(0.05)
-        stop = torch.tensor(bool(noticed) or os.getppid() != agent, dtype=torch.int)
+        stop = torch.tensor(bool(noticed) or os.getppid() != AGENT, dtype=torch.int)
         if done % args.every == 0:
             save(training.state(), place_of(folder, done, rank, world_size))
             prune(folder, rank, world_size)
