@@ -9,7 +9,7 @@ help:  ## print this list
 run: .venv/run  ## run every notebook, or LESSONS="03 06", and render build/site/index.html
 	$(BIN)/python scripts/run.py $(LESSONS)
 
-test: .venv/test .venv/kaggle/ready  ## the tests (some 25 minutes on 2 cores)
+test: .venv/test .venv/kaggle/ready  ## the tests (some 30 minutes on 2 cores)
 	$(BIN)/python -m pytest
 
 test-all: test mutants  ## the tests, every mutant, and all notebooks with their full parameters
