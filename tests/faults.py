@@ -254,6 +254,7 @@ class Training:
         if target == "rank" and not ranks:
             return False
         self.hit |= set(ranks.values())
+        before = len(self.steps(ranks.get(0)))
         with suppress(ProcessLookupError):
             os.kill(self.agent.pid if target == "agent" else ranks[victim], number)
         if held:
@@ -262,8 +263,9 @@ class Training:
         try:
             gone(self.mark, None if target == "agent" else ranks.values())
         except Lost:  # Python drops an interrupt that meets a destructor or a callback: then this life trains on
-            before = len(self.steps(ranks.get(0)))
-            if (target, number) != ("rank", signal.SIGINT) or not wait(lambda: len(self.steps(ranks[0])) > before, 20):
+            if (target, number) != ("rank", signal.SIGINT):
+                raise
+            if not wait(lambda: len(self.steps(ranks[0])) > before + 20, 20):  # if it halts later, `finish` finds that
                 raise
             self.hit -= set(ranks.values())
             self.unhurt |= set(ranks.values())

@@ -3,12 +3,14 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import faults
 import pytest
-from faults import EVERY, KINDS, ROOMS, STAMP, Lost, Training, gone, jobs, judge, marked, repository, table
+from faults import EVERY, KINDS, ROOMS, STAMP, Lost, Training, gone, jobs, judge, marked, repository, start, table, wait
 
 TABLE = "\nlesson  seconds  result\nsmall        3  ok\n"
 
@@ -107,6 +109,43 @@ def test_torn_and_missing_checkpoints_are_lost(tmp_path: Path) -> None:
     place_of(folder, EVERY, 1, 2).unlink()
     with pytest.raises(Lost, match="newest checkpoint is of step 0"):
         training.inspect()
+
+
+LIFE = """
+import json, os, signal, sys, time
+heard, left = [], int(sys.argv[1])
+signal.signal(signal.SIGINT, lambda *_: heard.append(True))
+for step in range(1, 3000):
+    left -= bool(heard)
+    if os.environ["RANK"] == "0" and left > 0:
+        with open("run/log", "a") as log:
+            print(json.dumps({"step": step, "process": os.getpid()}), file=log)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("left", [1000, 10])
+def test_a_life_may_drop_an_interrupt_but_not_halt(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "gone", lambda mark, among: gone(mark, among, seconds=0.5))
+    monkeypatch.setattr(faults, "wait", lambda condition, seconds, *pause: wait(condition, min(seconds, 5)))
+    chance = random.Random()
+    chance.random, chance.randrange = lambda: 0.3, lambda n: 0  # while rank 0 trains
+    training = Training(tmp_path / "home", str(tmp_path), chance)
+    (training.folder / "run").mkdir()
+    ranks = [
+        start([sys.executable, "-c", LIFE, left], training.folder, training.mark, RANK=str(rank)) for rank in (0, 1)
+    ]
+    training.agent = start(["sleep", "60"], training.folder, "another")
+    try:
+        if left > 20:
+            assert training.strike("rank", signal.SIGINT) and training.unhurt == {rank.pid for rank in ranks}
+        else:
+            with pytest.raises(Lost, match="alive after"):
+                training.strike("rank", signal.SIGINT)
+    finally:
+        for process in (*ranks, training.agent):
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(
