@@ -175,7 +175,7 @@ def train(folder: Path, budget: float, program: str, *arguments: object) -> tupl
     results = launch(folder, 2, program, *arguments, *share, limit=600 + 3 * budget)
     right = results["curve"][-1]["accuracy"] if "curve" in results else results["accuracy"]
     took = f"{epochs} epochs of {size:,} pictures in {epochs * size / results['pace']:.0f} s"
-    return 1 - right, f"{right:.1%} of 10,000 right after {took}"
+    return 1 - right, f"{right:.1%} right after {took}"
 
 
 def accuracy(args: argparse.Namespace, work: Path) -> list[dict]:
