@@ -277,6 +277,8 @@ class Training:
         """Lost unless all checkpoints are whole, and the newest that both ranks hold is as new as the log makes it."""
         from checkpoint import newest, usable
 
+        if self.unhurt & set(self.ranks().values()):
+            return  # it trains on, and what it has saved changes while we look
         refused = []
         found = newest([usable(self.folder / "run", rank, 2, refused.append) for rank in (0, 1)])
         demand(not refused, f"a save is not atomic: {refused[:1]}")
