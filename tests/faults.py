@@ -274,15 +274,26 @@ class Training:
         return True
 
     def inspect(self) -> None:
-        """Lost unless all checkpoints are whole, and the newest that both ranks hold is as new as the log makes it."""
+        """Lost unless all checkpoints are whole, and the newest that both ranks hold is as new as the log makes it.
+
+        A life may train again by now. It stands still while we look, and what it has done does not count.
+        """
         from checkpoint import newest, usable
 
-        if self.unhurt & set(self.ranks().values()):
-            return  # it trains on, and what it has saved changes while we look
-        refused = []
-        found = newest([usable(self.folder / "run", rank, 2, refused.append) for rank in (0, 1)])
+        ranks, refused = self.ranks(), []
+        try:
+            for process in ranks.values():
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGSTOP)
+            every, now = self.steps(), self.steps(ranks.get(0, 0))
+            found = newest([usable(self.folder / "run", rank, 2, refused.append) for rank in (0, 1)])
+        finally:
+            for process in ranks.values():
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
         demand(not refused, f"a save is not atomic: {refused[:1]}")
-        kept, due = found[0] if found else 0, (max(self.steps(), default=1) - 1) // EVERY * EVERY
+        due = (max(every[: len(every) - len(now)], default=1) - 1) // EVERY * EVERY
+        kept = min([found[0] if found else 0, *(step - 1 for step in now[:1])])
         demand(kept >= max(due, self.kept), f"the newest checkpoint is of step {kept}, where {due} was saved")
         self.kept = kept
 
