@@ -167,6 +167,13 @@ def marked(mark: str) -> dict[int, dict[str, str]]:
     return found
 
 
+def still(process: int) -> bool:
+    """Whether a process does nothing: it is stopped, or over."""
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(process).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    return True
+
+
 def gone(mark: str, among: Collection[int] | None = None, seconds: float = 10) -> None:
     """Lost unless the processes with this mark, or those among some, end in time."""
 
@@ -194,10 +201,8 @@ class Training:
         """Launch it, or launch it again; nothing while torchrun has a restart left."""
         if self.agent is None or self.agent.poll() is not None:
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-            command += [
-                "--max-restarts=2",
-                "--shutdown-timeout=5",
-            ]  # torchrun would wait 30 s for a rank that is told to end
+            # Told to end, a rank has 5 s before torchrun kills it; by default it has 30.
+            command += ["--max-restarts=2", "--shutdown-timeout=5"]
             command += [LESSONS / "resume.py", "--epochs=10", f"--every={EVERY}"]
             command += [f"--pause={pause}", *["--go-on"] * bool(self.agent)]
             # Each life gets a store of its own, as lesson 11 does: else a rank may be given the address of a dead one.
@@ -285,6 +290,7 @@ class Training:
             for process in ranks.values():
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGSTOP)
+            wait(lambda: all(map(still, ranks.values())), 5)  # a signal takes its time
             every, now = self.steps(), self.steps(ranks.get(0, 0))
             found = newest([usable(self.folder / "run", rank, 2, refused.append) for rank in (0, 1)])
         finally:

@@ -10,7 +10,25 @@ from pathlib import Path
 
 import faults
 import pytest
-from faults import EVERY, KINDS, ROOMS, STAMP, Lost, Training, gone, jobs, judge, marked, repository, start, table, wait
+from faults import (
+    EVERY,
+    KINDS,
+    ROOMS,
+    STAMP,
+    Lost,
+    Training,
+    gone,
+    jobs,
+    judge,
+    marked,
+    repository,
+    start,
+    still,
+    table,
+    wait,
+)
+
+import checkpoint
 
 TABLE = "\nlesson  seconds  result\nsmall        3  ok\n"
 
@@ -139,7 +157,11 @@ def test_a_life_may_drop_an_interrupt_but_not_halt(left: int, tmp_path: Path, mo
     try:
         if left > 20:
             assert training.strike("rank", signal.SIGINT) and training.unhurt == {rank.pid for rank in ranks}
-            training.inspect()  # has saved nothing so far, and may yet
+            seen = []
+            monkeypatch.setattr(checkpoint, "usable", lambda *_: seen.extend(still(rank.pid) for rank in ranks) or {})
+            training.inspect()  # what it does meanwhile does not count: it has saved nothing so far
+            assert seen and all(seen)
+            assert wait(lambda: not any(still(rank.pid) for rank in ranks), 5)
         else:
             with pytest.raises(Lost, match="alive after"):
                 training.strike("rank", signal.SIGINT)
