@@ -85,8 +85,7 @@ def main() -> None:
     gap = max((weights["torch", at] - weights["ours", at]).abs().max().item() for who, at in took if who == "ours")
     ratios = [ours / torchs for ours, torchs in zip(took["ours", cap], took["torch", cap], strict=True)]  # the last cap
     steps = [{"who": who, "mb": at, "seconds": median(seconds)} for (who, at), seconds in took.items()]
-    laps = {at: [*model.handed, model.back, model.done] for (who, at), model in models.items() if who == "ours"}
-    numbers = {"gap": gap, "ratios": ratios, "laps": laps, "bytes": weights["silent", 0.0].nbytes}
+    numbers = {"gap": gap, "ratios": ratios, "bytes": weights["silent", 0.0].nbytes}
     numbers["units"] = torch.cuda.device_count() or (os.cpu_count() or 1) / torch.get_num_threads()
     if place.rank == 0:
         print(f"a message costs {1e6 * alpha:.0f} µs and {1e3 * 2**20 * beta:.2f} ms a MiB")

@@ -67,7 +67,6 @@ class Overlapping(nn.Module):
         self.back = time.perf_counter() - self.begin  # backward is through
         for work in self.works:
             work.wait()
-        self.done = time.perf_counter() - self.begin
         self.works, self.missing = [], list(self.sizes)
 
 
