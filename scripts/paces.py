@@ -66,6 +66,12 @@ WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
 }
 
 
+def in_bf16(model: nn.Module) -> None:
+    """From now on the forward pass computes in bf16 where that is safe, as in fast.py; backward follows by itself."""
+    forward = torch.autocast("cpu", torch.bfloat16)(model.forward)
+    model.forward = lambda x: forward(x).float()  # the loss is fp32
+
+
 class Training:
     """Training steps as the lessons' programs take them, on random pictures."""
 
@@ -113,11 +119,12 @@ def layouts(rounds: int, batch: int = 128) -> dict:
     bf16 = units(torch.device("cpu"))["bf16"]
     kinds = {"plain": torch.contiguous_format, "tuned": torch.channels_last}
     trainings = {name: Training(ResNet(), layout, nn.Identity) for name, layout in kinds.items()}
+    if bf16:
+        in_bf16(trainings["tuned"].run)
     paces: dict[str, list[float]] = {name: [] for name in kinds}
     for n in range(rounds + 1):
         for name, training in trainings.items():
-            with torch.autocast("cpu", torch.bfloat16, enabled=bf16 and name == "tuned"):
-                took = training.seconds(batch, 4)
+            took = training.seconds(batch, 4)
             if n:
                 paces[name].append(4 * batch / took)
     return {"bf16": bf16, **paces}
@@ -129,16 +136,18 @@ def recipes(rounds: int, batch: int = 64, steps: int = 8) -> dict:
     bf16 = units(torch.device("cpu"))["bf16"]
     options = {"textbook": set(), "recipe": set(CHANGES), "compiled": set(CHANGES)}
     trainings = {name: budget.Training(chosen, batch, here()) for name, chosen in options.items()}
+    if bf16:
+        for name in ("recipe", "compiled"):
+            in_bf16(trainings[name].model.module)
     trainings["compiled"].model.compile()
     paces: dict[str, list[float]] = {name: [] for name in options}
     for n in range(rounds + 1):
         for name, training in trainings.items():
-            with torch.autocast("cpu", torch.bfloat16, enabled=bf16 and name != "textbook"):
-                training.step()  # after the others, caches are cold
-                dist.barrier()
-                start = time.perf_counter()
-                for _ in range(steps):
-                    training.step()
+            training.step()  # after the others, caches are cold
+            dist.barrier()
+            start = time.perf_counter()
+            for _ in range(steps):
+                training.step()
             took = torch.tensor(time.perf_counter() - start)
             dist.all_reduce(took, dist.ReduceOp.MAX)  # the slower rank counts
             if n:  # the first round warms up, and compiles

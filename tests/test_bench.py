@@ -1,5 +1,6 @@
 """The benchmark without its measuring: which way an aim points, what the table says of it, and what ends with it."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from torchvision.datasets import CIFAR10
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
@@ -60,6 +62,37 @@ def test_long_parts_are_measured_when_they_are_asked_for(options, added) -> None
     assert bench.chosen(Namespace(parts=[], **none | options)) == list(bench.PARTS)[:8] + added
     assert bench.chosen(Namespace(parts=["loader"], **none | options)) == ["loader", *added]
     assert bench.chosen(Namespace(parts=["course"], **none)) == ["course"]
+
+
+def test_the_accuracy_row_trains_as_long_as_its_budget_and_says_what_the_pictures_are(tmp_path, monkeypatch) -> None:
+    launched = []
+
+    def launch(folder: Path, n: int, program: str, *arguments: object, **more) -> dict:
+        launched.append((folder.name, program, *map(str, arguments)))
+        ours = program == "fast.py"
+        return {"pace": 1000, **({"curve": [{"accuracy": 0.5}, {"accuracy": 0.8}]} if ours else {"accuracy": 0.6})}
+
+    files = tmp_path / "data" / CIFAR10.base_folder
+    files.mkdir(parents=True)
+    for name, _ in CIFAR10.train_list + CIFAR10.test_list:
+        (files / name).write_bytes(b"the same pictures, in another form")
+    monkeypatch.setattr(parts, "launch", launch)
+    (found,) = parts.accuracy(Namespace(data=tmp_path / "data", budget=120), tmp_path)
+    assert found["ratio"] == pytest.approx(0.2 / 0.4)
+    assert found["note"].startswith(
+        "80.0% right after 3 epochs of 40,000 pictures in 120 s; theirs 60.0% right after 3"
+    )
+    assert found["note"].endswith("; a copy of CIFAR-10, not its own files")
+    share = ("--epochs", "3", "--train-size", "40000")
+    assert launched[2] == ("ours", "fast.py", "--widths", "16,32,64", "--flip", *share)
+    assert launched[5] == ("tutorial", "ddp.py", *share)
+    assert "class ResNet(nn.Sequential)" in (tmp_path / "tutorial" / "model.py").read_text()
+
+    own = [(name, hashlib.md5((files / name).read_bytes()).hexdigest()) for name, _ in CIFAR10.train_list]
+    monkeypatch.setattr(CIFAR10, "train_list", own)
+    assert not parts.originals(tmp_path / "data")  # the test's pictures are still others
+    monkeypatch.setattr(CIFAR10, "test_list", [])
+    assert parts.originals(tmp_path / "data")
 
 
 def test_one_part_that_fails_costs_its_own_rows(tmp_path: Path, monkeypatch) -> None:
