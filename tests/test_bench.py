@@ -85,7 +85,7 @@ def test_the_accuracy_row_trains_as_long_as_its_budget_and_says_what_the_picture
     assert found["note"].endswith("; a copy of CIFAR-10, not its own files")
     share = ("--epochs", "3", "--train-size", "40000")
     assert launched[2] == ("ours", "fast.py", "--widths", "16,32,64", "--flip", *share)
-    assert launched[5] == ("tutorial", "ddp.py", *share)
+    assert launched[5] == ("tutorial", "ddp.py", "--lr", "0.06", *share)
     assert "class ResNet(nn.Sequential)" in (tmp_path / "tutorial" / "model.py").read_text()
 
     own = [(name, hashlib.md5((files / name).read_bytes()).hexdigest()) for name, _ in CIFAR10.train_list]
