@@ -16,14 +16,14 @@ test-all: test mutants  ## the tests, every mutant, and all notebooks with their
 	$(BIN)/python scripts/run.py "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
-	$(BIN)/python -m pytest -m "" tests/test_kaggle.py
-	$(BIN)/python tests/test_kaggle.py
+	$(BIN)/python -m pytest -m "" tests/tools/test_kaggle.py
+	$(BIN)/python tests/tools/test_kaggle.py
 
 mutants: .venv/test  ## break every program in every way; each notebook must notice
-	$(BIN)/python tests/test_mutants.py
+	$(BIN)/python tests/campaigns/test_mutants.py
 
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
-	$(BIN)/python tests/faults.py
+	$(BIN)/python tests/campaigns/faults.py
 
 bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS="--frameworks"
 	$(BIN)/python scripts/bench.py $(PARTS)

@@ -33,9 +33,10 @@ from PIL import Image
 from ruff.__main__ import find_ruff_bin
 
 import kernels
+import rooms
 from languages import check_languages
-from lessons.atomic import replacing
 
+replacing = rooms.load("atomic").replacing
 WRITE = re.compile(r"%%writefile (\w+)\.py")
 LAUNCH = re.compile(r"!torchrun (?:[^|&;<>$`\\\n]*? )?(\w+)\.py(?: [^|&;<>$`\\\n]*)?")
 # Any other way to start a program: under `!`, but not alone and plain; in a `%%bash` cell; by `!python` or `%run`.
@@ -156,19 +157,23 @@ class Course:
         self.root, self.notebooks, self.programs = root, root / "notebooks", root / "scripts" / "lessons"
         paths = sorted((self.notebooks / "src").glob("*.md"))
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
+        self.homes: dict[str, list[Path]] = {}
+        for path in sorted(self.programs.glob("*/*.py")):
+            self.homes.setdefault(path.stem, []).append(path)
         self.listed = kernels.load(root)  # where the notebooks open elsewhere
 
     def name(self, path: Path) -> str:
         return str(path.relative_to(self.root))
 
     def program(self, stem: str, solved: bool, place: str, live: bool = False) -> str:
-        path = self.programs / f"{stem}.py"
-        demand(path.exists(), place, f"there is no {self.name(path)}.")
+        homes = self.homes.get(stem, [])
+        demand(homes, place, f"no room in {self.name(self.programs)} holds {stem}.py.")
+        path = homes[0]
         hidden = stem in sys.stdlib_module_names or PathFinder.find_spec(stem, [sysconfig.get_path("purelib")])
         demand(not hidden, place, f"{path.name} hides the module `{stem}` from every rank: choose another name.")
         text = solve(path.read_text(), solved, self.name(path), live)
         ast.parse(text, self.name(path))
-        lines, limit = len(text.splitlines()), 150 if stem == "fast" else 100
+        lines, limit = len(text.splitlines()), 150 if stem == "fast" else 120
         demand(live or lines <= limit, self.name(path), f"{lines} lines; this program may have {limit}.")
         return text
 
@@ -210,7 +215,7 @@ class Course:
     def check_launches(self, cells: Cells) -> None:
         """Refuse what would fail late or in silence: a launch, import or reading cell without what it rests on."""
         parameters, written, launched, unread = set(), {}, set(), None
-        programs = {path.stem for path in self.programs.glob("*.py")}
+        programs = set(self.homes)
         for place, cell in [pair for pair in cells if pair[1].cell_type == "code"]:
             text, launch, read = cell.source, LAUNCH.fullmatch(cell.source), READ.findall(cell.source)
             demand(not unread or unread in read, place, f'read the launch of {unread}.py here: `result("{unread}")`.')

@@ -29,8 +29,9 @@ from pathlib import Path
 import psutil
 from tqdm import tqdm
 
-from lessons.atomic import replacing
+import rooms
 
+replacing = rooms.load("atomic").replacing
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 MARK = "COURSE_RUN"  # torchrun gives every rank a session of its own: what we started is known by its environment alone

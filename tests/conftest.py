@@ -1,10 +1,12 @@
-"""What every test needs: the lessons' programs can be imported, as they import one another; and time per file."""
+"""What every test needs: the tools and the lessons' programs can be imported; and minutes per group of tests."""
 
 import sys
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "lessons"))
+SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+# The programs of all rooms, as they lie side by side in a notebook's folder.
+sys.path[:0] = [str(SCRIPTS), *map(str, sorted((SCRIPTS / "lessons").iterdir()))]
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

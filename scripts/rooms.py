@@ -1,0 +1,45 @@
+"""Where the lessons' programs are: a room a lesson, `lessons/09_faster`, and `lessons/common` for what several share.
+
+A program is known by its stem alone (`ddp`), since in a notebook's folder all programs lie side by side.
+"""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+LESSONS = Path(__file__).resolve().parent / "lessons"
+COMMON = "common"
+
+
+def rooms(lessons: Path = LESSONS) -> list[Path]:
+    """The folders that hold programs, sorted by name; `common` is the last."""
+    return sorted(path for path in lessons.iterdir() if path.is_dir() and path.name != "__pycache__")
+
+
+def programs(lessons: Path = LESSONS) -> list[Path]:
+    """Every program of every room."""
+    return [path for room in rooms(lessons) for path in sorted(room.glob("*.py"))]
+
+
+def program(stem: str) -> Path:
+    """The file of one program. KeyError names the program that no room holds."""
+    for path in programs():
+        if path.stem == stem:
+            return path
+    raise KeyError(f"no room in {LESSONS} holds {stem}.py")
+
+
+def python_path() -> str:
+    """A PYTHONPATH with which one lesson's program can be started outside of a notebook, for tests and the bench."""
+    return os.pathsep.join(map(str, rooms()))
+
+
+def load(stem: str) -> ModuleType:
+    """One lesson's program as a module, for a tool that uses what the lesson teaches."""
+    if stem not in sys.modules:
+        spec = importlib.util.spec_from_file_location(stem, program(stem))
+        sys.modules[stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[stem])
+    return sys.modules[stem]

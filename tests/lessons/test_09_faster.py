@@ -1,0 +1,40 @@
+"""Lesson 09 where its notebook does not look: a rank that stays away from the shared memory, and what is left of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "scripts" / "lessons"
+ALONE = """
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+sys.path.insert(0, os.environ["PROGRAMS"])
+from devices import here
+from shared import Shared
+
+place = here()._replace(device=torch.device("cpu"))
+dist.init_process_group("gloo")
+shared = Shared(place, timeout=2)
+shared.average(torch.ones(3))
+if place.rank:
+    time.sleep(30)
+shared.average(torch.ones(3))
+"""
+
+
+def test_a_rank_that_stays_away_is_waited_for_in_vain_and_no_memory_is_left(tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(ALONE)
+    memory = Path("/dev/shm")
+    before = set(memory.glob("shared-*"))
+    command = [Path(sys.executable).parent / "torchrun", "--standalone", "--nproc-per-node=2", "alone.py"]
+    environment = os.environ | {"PROGRAMS": str(PROGRAMS), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "rank 0 waited 2 s at turn 2 of shared memory" in done.stderr
+    assert set(memory.glob("shared-*")) <= before

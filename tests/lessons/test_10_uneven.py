@@ -1,0 +1,84 @@
+"""Lesson 10 where its notebook does not look: an evaluation of which some ranks have no sample, and three ranks."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rooms
+from devices import Place
+from exact import tally
+from exam import exam
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "programs"
+SIZES = [1, 2, 3, 10, 31, 61, 62, 97]  # on three ranks: no sample for one or two of them, and batches of all sizes
+
+PROGRAM = f"""
+import torch, torch.distributed as dist
+from devices import here, report
+from exact import evaluate, gather
+from exam import exam
+from momentum import train
+
+place = here()
+dist.init_process_group("gloo")
+model, x, y = exam(place)
+scores = [evaluate(model, x[:n], y[:n], place) for n in {SIZES}]
+orders = [gather(torch.arange(n)[place.rank :: place.world_size], place).tolist() for n in {SIZES}]
+found = {{way: train(way, place)["ends"] for way in ["SGD, mended", "ZeRO", "ZeRO, mended"]}}
+report("three", place, scores=scores, orders=orders, found=found)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory) -> list[dict]:
+    """What each of three ranks reported."""
+    folder = tmp_path_factory.mktemp("three")
+    (folder / "three.py").write_text(PROGRAM)
+    settings = {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run(
+        [sys.executable, PROGRAMS / "torchruns.py"],
+        input=json.dumps([[str(folder), 3, ["three.py"]]]),
+        text=True,
+        env=os.environ | settings,
+        timeout=60,
+        check=True,
+    )
+    assert (folder / "exit").read_text() == "0", (folder / "log").read_text()
+    return [json.loads((folder / f"three.{ending}").read_text()) for ending in ["json", "rank1.json", "rank2.json"]]
+
+
+def test_an_evaluation_is_exact_even_where_a_rank_has_nothing(three):
+    model, x, y = exam(Place(0, 0, 1, torch.device("cpu"), "gloo"))
+    for number, n in enumerate(SIZES):
+        right, loss, count = tally(model, x[:n], y[:n]).tolist()
+        for rank in three:
+            score = rank["scores"][number]
+            assert (score["right"], score["count"]) == (right, count) == (right, n)
+            assert score["loss"] == pytest.approx(loss / n, rel=1e-12)
+
+
+def test_what_is_gathered_stands_in_the_order_of_the_test_set(three):
+    for rank in three:
+        assert rank["orders"] == [list(range(n)) for n in SIZES]
+
+
+def test_mended_shards_follow_the_average_gradient(three):
+    """Ranks with 3, 6 and 9 batches, two epochs with momentum: each weight as one process would move it."""
+    w, v, ends = 0.0, 0.0, []
+    for _ in range(2):
+        for step in range(9):
+            v = 0.9 * v + sum(2 * (w - (step + 1)) for batches in (3, 6, 9) if step < batches) / 3
+            w -= 0.05 * v
+        ends.append(w)
+    for rank in three:
+        for way in ["SGD, mended", "ZeRO, mended"]:
+            assert rank["found"][way] == [pytest.approx([end] * 3, rel=1e-12) for end in ends]
+        assert rank["found"]["ZeRO"][0][2] == pytest.approx(ends[0]), "the rank that ends last has the right gradients"
+        assert abs(rank["found"]["ZeRO"][0][0] - ends[0]) > 0.01, "the first to end does not"

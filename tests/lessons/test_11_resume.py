@@ -1,0 +1,130 @@
+"""Lesson 11 where its notebook does not look: saves that fail, files in every condition, stops after any step."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import rooms
+from atomic import replacing
+from checkpoint import CheckpointError, load, newest, place_of, prune, save, usable
+from devices import Place
+from learner import Training
+
+
+def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    save({"step": 1}, path)
+    with pytest.raises(OSError), replacing(path) as file:
+        file.write(b"half")
+        raise OSError("no space left")
+    with pytest.raises(AttributeError):  # a state that cannot be pickled
+        save({"step": lambda: 2}, path)
+    assert load(path)["step"] == 1
+    assert [left.name for left in tmp_path.iterdir()] == ["state.pt"]
+
+
+@pytest.mark.parametrize(("size", "room"), [(10**5, 10_000), (1000, 100), (1000, 5000)])  # torch fails in three ways
+def test_a_full_disk_is_an_error_and_no_checkpoint(size: int, room: int, tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    save({"step": 1}, path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))  # as on a disk with no room for more, on any Unix
+    try:
+        with pytest.raises(CheckpointError, match=r"state\.pt could not be saved: .*File too large"):
+            save({"weights": torch.zeros(size)}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert load(path)["step"] == 1
+    assert [left.name for left in tmp_path.iterdir()] == ["state.pt"]
+
+
+@pytest.mark.parametrize("part", [0, 0.01, 0.5, 0.99])
+def test_a_cut_file_is_refused_by_name(part: float, tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    save({"weights": torch.ones(10_000)}, path)
+    os.truncate(path, int(part * path.stat().st_size))
+    with pytest.raises(CheckpointError, match=r"state\.pt is not a whole checkpoint: \S"):
+        load(path)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing.pt", tmp_path):
+        with pytest.raises(CheckpointError, match=str(path)):
+            load(path)
+
+
+def test_any_wrong_byte_in_the_weights_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    save({"weights": torch.arange(1000.0)}, path)
+    whole = path.read_bytes()
+    start = whole.index(torch.arange(1000.0).numpy().tobytes())
+    for at in (start, start + 1999, start + 3999):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match="checksum"):
+            load(path)
+
+
+def test_ranks_agree_on_the_newest_that_all_hold(tmp_path: Path) -> None:
+    for rank, steps in enumerate([(8, 16, 24), (8, 16)]):
+        for step in steps:
+            save({"step": step}, place_of(tmp_path, step, rank, 2))
+    save({"step": 4}, place_of(tmp_path, 4, 0, 1))  # when there was one rank: both may start from that
+    said = []
+    assert newest([usable(tmp_path, rank, 2, said.append) for rank in (0, 1)]) == (16, 2)
+    os.truncate(place_of(tmp_path, 16, 0, 2), 100)
+    assert newest([usable(tmp_path, rank, 2, said.append) for rank in (0, 1)]) == (8, 2)
+    assert len(said) == 1 and "step-000016.rank-0-of-2.pt" in said[0]
+    assert newest([usable(tmp_path, 0, 1)]) == (24, 2)
+    assert newest([usable(tmp_path, rank, 4) for rank in range(4)]) == (24, 2)
+    assert newest([usable(tmp_path / "empty", 0, 1)]) is None
+    prune(tmp_path, 1, 2)
+    assert sorted(usable(tmp_path, 1, 2, said.append)) == [(4, 1), (8, 2), (16, 2)]
+    prune(tmp_path, 0, 2)
+    assert not place_of(tmp_path, 8, 0, 2).exists() and place_of(tmp_path, 24, 0, 2).exists()
+
+
+@pytest.fixture
+def alone(tmp_path: Path):
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield Place(0, 0, 1, torch.device("cpu"), "gloo")
+    dist.destroy_process_group()
+    torch.use_deterministic_algorithms(False)
+
+
+def test_a_stop_after_any_step_changes_no_bit(alone: Place, tmp_path: Path) -> None:
+    """In the middle of an epoch, at its end, after the first step and after the last."""
+    stops = (1, 7, 20, 21, 40)
+    whole = Training(alone, epochs=2)
+    for done in whole.steps():
+        if done in stops:
+            save(whole.state(), tmp_path / f"{done}.pt")
+    for stop in stops:
+        torch.manual_seed(stop)
+        again = Training(alone, epochs=2)
+        again.restore(load(tmp_path / f"{stop}.pt"))
+        assert list(again.steps()) == list(range(stop + 1, 41))
+        assert again.losses == whole.losses
+        pairs = zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True)
+        assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_a_batch_that_ranks_cannot_share_is_refused(alone: Place) -> None:
+    with pytest.raises(ValueError, match="3 ranks cannot share a batch of 32"):
+        Training(alone._replace(world_size=3))
+
+
+def test_a_rank_that_loses_torchrun_while_it_imports_torch_ends(tmp_path: Path) -> None:
+    """Its parent leaves when it has begun to import torch; its partner never comes, and has 60 s to do so."""
+    program = rooms.program("resume")
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "PYTHON": sys.executable, "PROGRAM": str(program)}
+    parent = ["bash", "-c", '"$PYTHON" "$PROGRAM" & until grep -q libtorch /proc/$!/maps; do sleep 0.05; done']
+    done = subprocess.run(parent, cwd=tmp_path, env=os.environ | place, capture_output=True, text=True, timeout=200)
+    assert "torchrun is gone" in done.stderr  # read to the end: the rank held it open until then

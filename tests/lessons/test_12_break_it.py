@@ -1,0 +1,96 @@
+"""Lesson 12 where its notebook does not look: whose processes `spy.py` finds, what it says where it may not look, and
+that the index names sections that exist."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+import spy
+
+SOURCE = (Path(__file__).resolve().parents[2] / "notebooks" / "src" / "12_break_it.md").read_text()
+SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator:
+    """Starts a process that sleeps, from a file, in a folder, as some rank or as none; all are ended afterwards."""
+    with ExitStack() as stack:
+
+        def run(name: str, folder: str, rank: int | None) -> int:
+            place = tmp_path / folder
+            place.mkdir(exist_ok=True)
+            (place / name).write_text(SLEEPER)
+            env = {key: value for key, value in os.environ.items() if key != "RANK"}
+            env |= {} if rank is None else {"RANK": str(rank)}
+            process = subprocess.Popen([sys.executable, name], cwd=place, env=env, stdout=subprocess.PIPE)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            process.stdout.readline()
+            return process.pid
+
+        yield run
+
+
+def test_only_the_ranks_of_this_program_in_this_folder_are_found(start, tmp_path, monkeypatch) -> None:
+    own = {rank: start("train.py", "here", rank) for rank in (1, 0)}
+    start("train.py", "elsewhere", 0)
+    start("train.py", "here", None)  # as torchrun, or the same program alone
+    start("other.py", "here", 2)
+    monkeypatch.chdir(tmp_path / "here")
+    found = spy.ranks("train.py")
+    assert {rank: process.pid for rank, process in found.items()} == own
+    assert list(found) == [0, 1]
+    assert not spy.ranks("nothing.py")
+
+
+def fake(folder: Path, script: str) -> str:
+    """A PATH on which `py-spy` is this shell script."""
+    program = folder / "py-spy"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"
+
+
+def test_a_machine_that_lets_nobody_look_is_said_in_a_sentence(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", fake(tmp_path, "echo 'Error: Permission Denied' >&2; exit 1"))
+    me = psutil.Process()
+    assert spy.stack(me) == (f"py-spy may not look into process {me.pid} here: Error: Permission Denied",)
+
+
+def test_the_main_thread_is_shown_and_no_other(tmp_path, monkeypatch) -> None:
+    threads = ["Process 1: python", 'Thread 2 (idle): "MainThread"', "    wait (a.py:1)", "    main (b.py:2)"]
+    threads += ['Thread 3 (idle): "pool"', "    run (c.py:3)"]
+    (tmp_path / "dump").write_text("\n".join(threads))
+    monkeypatch.setenv("PATH", fake(tmp_path, f"cat {tmp_path}/dump"))
+    assert spy.stack(psutil.Process()) == ("wait (a.py:1)", "main (b.py:2)")
+
+
+def test_without_py_spy_it_says_so_and_ends(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["spy.py", "train.py"])
+    spy.main()
+    assert "pip install py-spy" in capsys.readouterr().out
+
+
+def entries() -> list[list[str | None]]:
+    """The arguments of each `meet(…)` in the lesson that are plain texts; None for the others."""
+    cells = re.findall(r"^```python.*?\n(.*?)^```", SOURCE, re.MULTILINE | re.DOTALL)
+    calls = [node for cell in cells if cell[0] not in "%!" for node in ast.walk(ast.parse(cell))]
+    calls = [node for node in calls if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "meet"]
+    return [[getattr(argument, "value", None) for argument in call.args] for call in calls]
+
+
+def test_every_entry_of_the_index_names_a_section_and_both_languages() -> None:
+    headings = set(re.findall(r"^#{2,3} (.+?) · ", SOURCE, re.MULTILINE))
+    assert len(entries()) >= 12
+    for piece, _, section, remedy in entries():
+        assert section in headings, piece
+        assert " · " in remedy and not set("|`\n") & set(piece + remedy), piece

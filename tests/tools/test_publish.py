@@ -1,0 +1,247 @@
+"""Publishing with Kaggle's official client, pushed for real to a small server on loopback (programs/loopback.py)."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISH, LOOPBACK = ROOT / "scripts" / "publish.py", ROOT / "tests" / "programs" / "loopback.py"
+DEFAULTS = json.loads((ROOT / "kaggle-metadata.json").read_text())["defaults"]
+TEXT = "# 02 · Two\n\nNext: [three](03_three.ipynb), and [solved](solutions/02_two.ipynb).\n\n[deck](../deck.ipynb)"
+HERE = "https://www.kaggle.com/code/me/a-course"
+
+needs_namespaces = pytest.mark.usefixtures("namespaces")
+
+
+@pytest.fixture(scope="session")
+def namespaces() -> None:
+    """Port 80, where the client looks for a Kaggle on loopback, is free in a network of one's own."""
+    if subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode:
+        pytest.fail("`unshare -rn` makes no namespace here: run the tests as root, or allow them.", pytrace=False)
+
+
+def write(path: Path, text: str) -> None:
+    """A notebook as it is committed: with outputs, and the record of the machine that they came from."""
+    output = new_output("stream", text="a secret of this machine")
+    cells = [new_markdown_cell(text), new_code_cell("1 + 1", outputs=[output], execution_count=7)]
+    cells += [new_code_cell("2", metadata={"tags": ["parameters"]})]
+    course = {"minutes": 5, "outputs": {"torch": "2.10.0"}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(new_notebook(cells=cells, metadata={"course": course}), path)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A course of three lessons and one solution; the last lesson is a public one, on a CPU, without data."""
+    kernels = []
+    for name, title in [("01_one", "01 One"), ("02_two", "02 Two"), ("solutions/02_two", "02 Two Solution")]:
+        kernel = {"title": f"A course {title}", "slug": f"a-course {title}".lower().replace(" ", "-")}
+        kernels.append(kernel | {"code_file": f"notebooks/{name}.ipynb"})
+    public = {"is_private": False, "enable_gpu": False, "enable_internet": False, "dataset_sources": []}
+    kernels += [{"title": "A course 03 Three", "slug": "a-course-03-three", "code_file": "notebooks/03_three.ipynb"}]
+    kernels[-1] |= public
+    for kernel in kernels:
+        write(tmp_path / kernel["code_file"], TEXT)
+    listed = {"owner": "OWNER", "repository": "us/course", "defaults": DEFAULTS, "kernels": kernels}
+    (tmp_path / "kaggle-metadata.json").write_text(json.dumps(listed))
+    return tmp_path
+
+
+def environment(root: Path, **more: str) -> dict:
+    """Without the credentials of whoever runs the tests, and with Kaggle on loopback."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("KAGGLE")}
+    return ours | {"HOME": str(root / "home"), "NO_PROXY": "localhost", "KAGGLE_API_ENVIRONMENT": "LOCALHOST"} | more
+
+
+def publish(root: Path, *arguments: str, token: str = "made-up", **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, PUBLISH, "--root", root, *arguments]
+    return subprocess.run(
+        command, env=environment(root, KAGGLE_API_TOKEN=token), capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def beside_kaggle(root: Path, *arguments: str, answers: dict | None = None, token: str = "made-up"):
+    """publish.py, with the small Kaggle that answers it."""
+    (root / "answers").write_text(json.dumps({f"me/a-course-{slug}": said for slug, said in (answers or {}).items()}))
+    command = ["unshare", "-rn", sys.executable, LOOPBACK, root, sys.executable, PUBLISH, "--root", root, *arguments]
+    return subprocess.Popen(
+        command,
+        env=environment(root, KAGGLE_API_TOKEN=token),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # a group to signal, as Ctrl-C does
+    )
+
+
+def arrived(root: Path) -> list[dict]:
+    """The pushes that reached the server."""
+    said = [json.loads(line) for line in (root / "requests").read_text().splitlines()]
+    return [each for each in said if each["call"] == "SaveKernel"]
+
+
+def test_a_dry_run_writes_what_would_be_pushed_and_needs_no_credentials(root: Path):
+    (root / "build" / "kaggle" / "a-course-02-two" / "old").mkdir(parents=True)
+    done = publish(root, "--owner", "me", "--dry-run", token="")
+    assert done.returncode == 0, done.stderr
+    folders = {path.name: path for path in (root / "build" / "kaggle").iterdir()}
+    slugs = ["a-course-01-one", "a-course-02-two", "a-course-02-two-solution", "a-course-03-three"]
+    assert sorted(folders) == slugs
+    two = folders["a-course-02-two"]
+    assert sorted(path.name for path in two.iterdir()) == ["02_two.ipynb", "kernel-metadata.json"]
+    described = json.loads((two / "kernel-metadata.json").read_text())
+    assert described == DEFAULTS | {"id": "me/a-course-02-two", "title": "A course 02 Two", "code_file": "02_two.ipynb"}
+    notebook = nbformat.read(two / "02_two.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert [(c.outputs, c.execution_count) for c in notebook.cells[1:]] == [([], None), ([], None)]
+    assert notebook.metadata.course == {"minutes": 5}
+    assert notebook.metadata.kaggle.accelerator == "nvidiaTeslaT4"
+    assert notebook.cells[2].metadata.tags == ["parameters"]
+
+
+def test_links_between_lessons_lead_to_them_on_kaggle(root: Path):
+    publish(root, "--owner", "me", "--dry-run")
+    expected = {
+        "02-two": f"Next: [three]({HERE}-03-three), and [solved]({HERE}-02-two-solution).",
+        "02-two-solution": "Next: [three](03_three.ipynb), and [solved](solutions/02_two.ipynb).",  # no such files
+    }
+    for slug, line in expected.items():
+        [path] = (root / "build" / "kaggle" / f"a-course-{slug}").glob("*.ipynb")
+        assert line in nbformat.read(path, as_version=4).cells[0].source
+        assert "[deck](../deck.ipynb)" in nbformat.read(path, as_version=4).cells[0].source
+
+
+@needs_namespaces
+def test_what_arrives_field_by_field(root: Path):
+    run = beside_kaggle(root, "--owner", "me", "02", "03")
+    said = run.communicate(timeout=120)[0]
+    assert run.returncode == 0, said
+    assert "02_two: https://www.kaggle.com/code/me/a-course-02-two\n" in said and "2 of 2 notebooks pushed" in said
+    two, three = arrived(root)
+    text = json.loads(two.pop("text"))
+    assert two == {
+        "call": "SaveKernel",
+        "token": "Bearer made-up",
+        "slug": "me/a-course-02-two",
+        "newTitle": "A course 02 Two",
+        "language": "python",
+        "kernelType": "notebook",
+        "isPrivate": True,
+        "enableGpu": True,
+        "enableTpu": False,
+        "enableInternet": True,
+        "machineShape": "NvidiaTeslaT4",
+        "datasetDataSources": ["pankrzysiu/cifar10-python"],
+    }
+    assert [cell["source"] for cell in text["cells"][1:]] == ["1 + 1", "2"]
+    assert [cell["outputs"] for cell in text["cells"][1:]] == [[], []]
+    assert "secret" not in json.dumps(text) and "/tmp/" not in json.dumps(text)
+    machine = {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True, "isInternetEnabled": True}
+    assert machine.items() <= text["metadata"]["kaggle"].items()
+    for field in ("isPrivate", "enableGpu", "enableInternet"):
+        assert three[field] is False, "false must arrive as false, not be left out"
+    assert not three.get("datasetDataSources")
+    assert json.loads(three["text"])["metadata"]["kaggle"]["accelerator"] == "none"
+
+
+@needs_namespaces
+def test_a_failed_push_in_the_middle_goes_on_and_is_named_at_the_end(root: Path):
+    answers = {
+        "01-one": {"status": 500, "code": 500, "message": "Something broke"},
+        "02-two": {"error": "Maximum batch GPU session count of 2 reached."},
+        "02-two-solution": {"invalidDatasetSources": ["pankrzysiu/cifar10-python"]},
+    }
+    run = beside_kaggle(root, "--owner", "me", answers=answers)
+    said = run.communicate(timeout=120)[0]
+    assert run.returncode == 1
+    assert [push["slug"] for push in arrived(root)] == [
+        "me/a-course-01-one",
+        "me/a-course-02-two",
+        "me/a-course-02-two-solution",
+        "me/a-course-03-three",
+    ]
+    assert "03_three: https://www.kaggle.com/code/me/a-course-03-three\n" in said
+    assert said.endswith(
+        "1 of 4 notebooks pushed\n"
+        "  01_one: Something broke\n"
+        "  02_two: Maximum batch GPU session count of 2 reached.\n"
+        "  solutions/02_two: pushed, but without pankrzysiu/cifar10-python\n"
+        "Try again, when those that run have ended: "
+        'make kaggle OWNER=me LESSONS="01_one 02_two solutions/02_two"\n'
+    )
+    again = re.search('LESSONS="(.*)"', said)[1].split()
+    run = beside_kaggle(root, "--owner", "me", *again)
+    assert "3 of 3 notebooks pushed" in run.communicate(timeout=120)[0] and run.returncode == 0
+
+
+@needs_namespaces
+def test_an_interrupted_push_tells_what_is_left(root: Path):
+    run = beside_kaggle(root, "--owner", "me", answers={"02-two": {"wait": 600}})
+    end = time.monotonic() + 60
+    while not (root / "requests").exists() or len(arrived(root)) < 2:
+        assert time.monotonic() < end and run.poll() is None
+        time.sleep(0.1)
+    os.killpg(run.pid, signal.SIGINT)
+    said = run.communicate(timeout=20)[0]
+    assert "1 of 4 notebooks pushed" in said and "Traceback" not in said
+    assert 'LESSONS="02_two solutions/02_two 03_three"' in said
+
+
+@needs_namespaces
+def test_the_client_refuses_a_token_that_kaggle_does_not_know(root: Path):
+    run = beside_kaggle(root, "--owner", "me", token="wrong")
+    said = run.communicate(timeout=120)[0]
+    assert run.returncode == 1
+    assert "Authentication required" in said and "Traceback" not in said
+    assert arrived(root) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "“OWNER” is no Kaggle name: add OWNER=name"),
+        (("--owner", "me", "09"), "no notebook begins with “09”: there is 01_one, 02_two, solutions/02_two, 03_three"),
+        (("--owner", "Me Myself"), "“Me Myself” is no Kaggle name: add OWNER=name"),
+        (("--owner", "me", "01"), "Kaggle does not answer: "),
+    ],
+    ids=["nobody", "no lesson", "no name", "no network"],
+)
+def test_what_cannot_work_is_told_in_one_line(root: Path, arguments: tuple[str], expected: str):
+    """Nobody listens at port 80 here; if somebody does, it is not Kaggle."""
+    done = publish(root, *arguments)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("publish: ")
+    assert expected in done.stderr
+
+
+@pytest.mark.parametrize("damage", ["merge conflict", "no folder to write"])
+def test_a_notebook_that_cannot_be_prepared_stops_before_anything_is_pushed(root: Path, damage: str):
+    if damage == "merge conflict":
+        (root / "notebooks" / "02_two.ipynb").write_text("<<<<<<< HEAD\n{}")
+    else:
+        (root / "build").write_text("a file where the folder must be")
+    done = publish(root, "--owner", "me")
+    assert done.returncode == 1 and "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+    assert "_two.ipynb: " in done.stderr or "01_one.ipynb: " in done.stderr
+    assert "Nothing is pushed: make room" in done.stderr
+
+
+def test_mistakes_in_the_list_are_told_before_anything_is_written(root: Path):
+    path = root / "kaggle-metadata.json"
+    path.write_text(path.read_text().replace("NvidiaTeslaT4", "T4x2"))
+    done = publish(root, "--owner", "me")
+    assert done.returncode == 1 and "machine_shape: 'NvidiaTeslaT4' was expected" in done.stderr
+    assert not (root / "build").exists()
+    path.write_text(path.read_text().replace("T4x2", "NvidiaTeslaT4"))
+    (root / "notebooks" / "03_three.ipynb").unlink()
+    done = publish(root, "--owner", "me")
+    assert done.returncode == 1 and "(notebooks/03_three.ipynb), code_file: there is no such file" in done.stderr
