@@ -4,7 +4,6 @@ import difflib
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import nbformat
