@@ -34,16 +34,16 @@ from nbformat.v4 import new_code_cell, new_notebook
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[2]
-LESSONS = ROOT / "scripts" / "lessons"
-sys.path[:0] = [str(ROOT / "scripts"), str(LESSONS)]
+sys.path.insert(0, str(ROOT / "scripts"))
 
+import rooms  # noqa: E402
 import run  # noqa: E402
 
 STAMP = "COURSE_FAULT"  # in the environment of all that we start; run.py gives its own children another mark as well
 SIGNALS, EVERY, SERIES = ("SIGINT", "SIGTERM", "SIGKILL"), 5, 7  # steps from save to save, kills of one training
 KINDS = [f"{hit} {name}" for hit in ("rank", "agent", "kernel", "run.py", "run.py --outputs") for name in SIGNALS]
 CELLS = [
-    f"%%writefile launch.py\n{(LESSONS / 'launch.py').read_text()}",
+    f"%%writefile launch.py\n{rooms.program('launch').read_text()}",
     """%%writefile slow.py
 import json, os, signal, time
 from pathlib import Path
@@ -58,7 +58,7 @@ if os.environ["RANK"] == "0":
     "print('the sum:', sum(result('slow')))\nPath(os.environ['FOLDER'], 'done').touch()",
 ]
 RUBBISH, READ_ONLY = "head -c 1000000 /dev/urandom >", "mount --bind {0} {0}; mount -o remount,bind,ro {0}; "
-TRAIN, RUN = "$PYTHON $LESSONS/resume.py --epochs 1 --pause 0", "$PYTHON $COPY/scripts/run.py --limit 60"
+TRAIN, RUN = "$PYTHON $ROOMS/11_resume/resume.py --epochs 1 --pause 0", "$PYTHON $COPY/scripts/run.py --limit 60"
 AGAIN = 'cd "$PWD"; '  # into what has just been mounted there
 # What is done in an empty folder, in a mount namespace; the exit code; what must be said. $COPY is a repository.
 ROOMS = {
@@ -67,7 +67,7 @@ ROOMS = {
         (1, r"run/step-\d+\.rank-0-of-1\.pt.*No space left on device"),
     ),
     "full disk: pictures": (
-        f"mount -t tmpfs -o size=20m small .; {AGAIN}$PYTHON $LESSONS/cifar10.py",
+        f"mount -t tmpfs -o size=20m small .; {AGAIN}$PYTHON $ROOMS/common/cifar10.py",
         (1, r"data has room for \d+ MB, pictures need \d+"),
     ),
     "full disk: notebook": (
@@ -97,11 +97,11 @@ ROOMS = {
         (0, r"refuses run/step-000010\.rank-0-of-1\.pt is not a whole checkpoint: \S"),
     ),
     "rubbish: CIFAR-10": (
-        f"D=data/cifar-10-batches-py; mkdir -p $D; {RUBBISH} $D/data_batch_1; $PYTHON $LESSONS/cifar10.py",
+        f"D=data/cifar-10-batches-py; mkdir -p $D; {RUBBISH} $D/data_batch_1; $PYTHON $ROOMS/common/cifar10.py",
         (1, "data/cifar-10-batches-py/data_batch_1 is missing or damaged: delete"),
     ),
     "rubbish: made pictures": (
-        f"mkdir data; {RUBBISH} data/generated.pt; $PYTHON $LESSONS/single.py && exit 3; $PYTHON $LESSONS/cifar10.py",
+        f"mkdir data; {RUBBISH} data/generated.pt; $PYTHON $ROOMS/common/single.py && exit 3; $PYTHON $ROOMS/common/cifar10.py",
         (0, r"data/generated\.pt is damaged: run `python cifar10\.py`.*generated pictures: 10000 pictures"),
     ),
     "rubbish: results": (
@@ -203,10 +203,10 @@ class Training:
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
             # Told to end, a rank has 5 s before torchrun kills it; by default it has 30.
             command += ["--max-restarts=2", "--shutdown-timeout=5"]
-            command += [LESSONS / "resume.py", "--epochs=10", f"--every={EVERY}"]
+            command += [rooms.program("resume"), "--epochs=10", f"--every={EVERY}"]
             command += [f"--pause={pause}", *["--go-on"] * bool(self.agent)]
             # Each life gets a store of its own, as lesson 11 does: else a rank may be given the address of a dead one.
-            self.agent = start(command, self.folder, self.mark, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
+            self.agent = start(command, self.folder, self.mark, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1", PYTHONPATH=rooms.python_path())
 
     def over(self) -> bool:
         return self.agent.poll() is not None
@@ -425,7 +425,7 @@ def interrupt(kind: str, chance: random.Random, folder: Path, mark: str) -> bool
 def room(kind: str, folder: Path, mark: str) -> None:
     """Start a program in a small or rubbish-filled room; Lost unless it ends with the right code and words."""
     script, (code, words) = ROOMS[kind]
-    places = {"PYTHON": sys.executable, "LESSONS": LESSONS, "COPY": repository(folder)}
+    places = {"PYTHON": sys.executable, "ROOMS": rooms.LESSONS, "PYTHONPATH": rooms.python_path(), "COPY": repository(folder)}
     process = start(["unshare", "-rm", "bash", "-ec", script], folder, mark, **places)
     demand(wait(lambda: process.poll() is not None, 90), "it does not end within 90 s")
     gone(mark)

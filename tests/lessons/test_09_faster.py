@@ -5,16 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = Path(__file__).resolve().parents[2] / "scripts" / "lessons"
+import rooms
+
 ALONE = """
-import os
-import sys
 import time
 
 import torch
 import torch.distributed as dist
 
-sys.path.insert(0, os.environ["PROGRAMS"])
 from devices import here
 from shared import Shared
 
@@ -33,7 +31,7 @@ def test_a_rank_that_stays_away_is_waited_for_in_vain_and_no_memory_is_left(tmp_
     memory = Path("/dev/shm")
     before = set(memory.glob("shared-*"))
     command = [Path(sys.executable).parent / "torchrun", "--standalone", "--nproc-per-node=2", "alone.py"]
-    environment = os.environ | {"PROGRAMS": str(PROGRAMS), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "rank 0 waited 2 s at turn 2 of shared memory" in done.stderr
