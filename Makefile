@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 LESSONS ?=
+LESSON ?=
+CONSTRAINTS ?= constraints.txt
+PIP := -m pip install --quiet --disable-pip-version-check
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
@@ -9,24 +12,38 @@ help:  ## print this list
 run: .venv/run  ## run every notebook, or LESSONS="03 06", and render build/site/index.html
 	$(BIN)/python scripts/run.py $(LESSONS)
 
-test: .venv/test .venv/kaggle/ready  ## the tests (some 30 minutes on 2 cores)
+test: style .venv/kaggle/ready  ## all tests, the linter first
 	$(BIN)/python -m pytest
 
-test-all: test mutants  ## the tests, every mutant, and all notebooks with their full parameters
+check: style  ## in seconds: style, derived files, and all tests that start no rank
+	$(BIN)/python scripts/build.py --check
+	$(BIN)/python -m pytest -q -m "quick and not thorough"
+
+style: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/check_style.py
+
+test-all: test mutants launch-faults  ## the tests, every mutant, and all notebooks with their full parameters
 	$(BIN)/python scripts/run.py "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
 	$(BIN)/python -m pytest -m "" tests/tools/test_kaggle.py
-	$(BIN)/python tests/tools/test_kaggle.py
 
-mutants: .venv/test  ## break every program in every way; each notebook must notice
-	$(BIN)/python tests/campaigns/test_mutants.py
+mutants: .venv/test  ## change what programs compute, line by line; a test or launch must notice each
+	$(BIN)/python tests/campaigns/mutants.py --green $(LESSONS)
+
+launch-faults: .venv/test  ## let every launch fail in five ways; each notebook must notice
+	$(BIN)/python tests/campaigns/launch_faults.py
 
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/campaigns/faults.py
 
 bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS="--frameworks"
 	$(BIN)/python scripts/bench.py $(PARTS)
+
+programs: .venv/test  ## the programs of one lesson, solved, into build/: LESSON=06
+	$(BIN)/python scripts/build.py --programs $(LESSON)
 
 build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons
 	$(BIN)/python scripts/build.py
@@ -46,14 +63,14 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 	@touch $@
 
-.venv/run: requirements.txt | .venv/python
+.venv/run: requirements.txt $(CONSTRAINTS) | .venv/python
 	@echo "Installing what the notebooks need into .venv (torch alone is 5 GB: about two minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python $(PIP) -r requirements.txt -c $(CONSTRAINTS)
 	@touch $@
 
 .venv/test: tests/requirements.txt .venv/run
 	@echo "Installing what building and testing need"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	@$(BIN)/python $(PIP) -r tests/requirements.txt -c $(CONSTRAINTS)
 	@touch $@
 
 # Kaggle's Jupyter around our torch: in seconds what one lesson needs to be tested there.
@@ -61,7 +78,7 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@echo "Installing Kaggle's Jupyter into .venv/kaggle"
 	@$(BIN)/python -m venv --clear .venv/kaggle
 	@grep -v torch tests/kaggle-requirements.txt \
-		| .venv/kaggle/bin/python -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+		| .venv/kaggle/bin/python $(PIP) -r /dev/stdin
 	@ours=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 		.venv/kaggle/bin/python -c "import site; open(site.getsitepackages()[0] + '/ours.pth', 'w').write('$$ours')"
 	@touch $@
@@ -69,7 +86,7 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 .venv-kaggle/ready: tests/kaggle-requirements.txt | .venv/python
 	@echo "Installing Kaggle's packages into .venv-kaggle (torch alone is 5 GB: about two minutes)"
 	@$(BIN)/python -m venv --clear .venv-kaggle
-	@.venv-kaggle/bin/python -m pip install --quiet --disable-pip-version-check -r tests/kaggle-requirements.txt
+	@.venv-kaggle/bin/python $(PIP) -r tests/kaggle-requirements.txt
 	@touch $@
 
-.PHONY: help run test test-all test-kaggle mutants faults bench build outputs kaggle lab
+.PHONY: help run test check style test-all test-kaggle mutants launch-faults faults bench programs build outputs kaggle lab

@@ -1,11 +1,12 @@
-"""Measure the ratios that the course speaks of: both sides interleaved in one run, median and spread over the rounds.
+"""Measure the ratios that the course speaks of: both sides in turns, in one run; median and spread.
 
 Run:  python scripts/bench.py                    # what needs nothing but this machine
       python scripts/bench.py buckets compile    # these parts of it
-      python scripts/bench.py --data FOLDER --frameworks --course      # and what takes longer: see --help
+      python scripts/bench.py --data FOLDER --frameworks --course      # and what takes longer
 
-Prints one table, and writes it to build/bench.json and build/bench.png. Exits 1 when a part failed; the others stand.
-Times on a shared machine are noisy; ratios of neighbours in time much less so. Nothing here is a test.
+Prints one table, and writes it to build/bench.json and build/bench.png. Exits 1 when a part failed;
+the others are measured all the same. Times on a shared machine are noisy; ratios of neighbours in
+time much less so. Nothing here is a test.
 """
 
 import argparse
@@ -23,8 +24,33 @@ from pathlib import Path
 from tqdm import tqdm
 
 import run
-from parts import BUILD, PARTS, Failed
-from ratios import draw, table
+from bench_parts import BUILD, PARTS, Failed
+from bench_table import draw, table
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    parts = f"{', '.join(PARTS)}; none: all but the last three"
+    add("parts", nargs="*", metavar="PART", help=parts)
+    add("--rounds", type=int, default=5)
+    data = "a folder that holds cifar-10-batches-py: adds the accuracy row"
+    add("--data", type=Path, help=data)
+    add("--budget", type=float, default=120, help="seconds of training for the accuracy row")
+    newest = "installs their newest versions into build/bench-venv"
+    beside = f"beside Accelerate, Lightning, Ignite and Fabric: {newest}"
+    add("--frameworks", action="store_true", help=beside)
+    long = "it takes long, so once whatever --rounds says"
+    twice = f"run all notebooks twice, with `make run` and one by one; {long}"
+    add("--course", action="store_true", help=twice)
+    args = parser.parse_args()
+    for unknown in set(args.parts) - set(PARTS):
+        parser.error(f"no part {unknown}: there is {', '.join(PARTS)}")
+    if args.data or "accuracy" in args.parts:
+        pictures = args.data and args.data / "cifar-10-batches-py"
+        if not pictures or not pictures.is_dir():
+            parser.error(f"there is no cifar-10-batches-py in --data {args.data}")
+    return args
 
 
 def chosen(args: argparse.Namespace) -> list[str]:
@@ -34,8 +60,9 @@ def chosen(args: argparse.Namespace) -> list[str]:
 
 
 def measure(args: argparse.Namespace, work: Path, mark: str) -> tuple[list[dict], list[str]]:
-    """The rows of all parts, and what the parts that failed said."""
-    rows, failed = [], []
+    """The rows of all parts, and what the parts that failed printed."""
+    rows = []
+    failed = []
     parts = tqdm(chosen(args), bar_format="{desc} {n_fmt}/{total_fmt} {elapsed}")
     for part in parts:
         parts.set_description(part)
@@ -47,53 +74,62 @@ def measure(args: argparse.Namespace, work: Path, mark: str) -> tuple[list[dict]
     return rows, failed
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; none: all but the last three")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--data", type=Path, help="a folder that holds cifar-10-batches-py: adds the accuracy row")
-    parser.add_argument("--budget", type=float, default=120, help="seconds of training for the accuracy row")
-    beside = "beside Accelerate, Lightning, Ignite and Fabric: installs their newest versions into build/bench-venv"
-    parser.add_argument("--frameworks", action="store_true", help=beside)
-    twice = "run all notebooks twice, with `make run` and one by one; it takes long, so once whatever --rounds says"
-    parser.add_argument("--course", action="store_true", help=twice)
-    args = parser.parse_args()
-    for unknown in set(args.parts) - set(PARTS):
-        parser.error(f"no part {unknown}: there is {', '.join(PARTS)}")
-    if (args.data or "accuracy" in args.parts) and not (args.data and (args.data / "cifar-10-batches-py").is_dir()):
-        parser.error(f"there is no cifar-10-batches-py in --data {args.data}")
-
-    work, mark = Path(tempfile.mkdtemp(prefix="course-bench-")), uuid.uuid4().hex
-    guard = [sys.executable, __file__, "--guard", mark, work]  # before the mark: it must outlive what it ends
+def measure_guarded(args: argparse.Namespace) -> tuple[list[dict], list[str]]:
+    """`measure` in a new folder. However it ends, the folder and all that it started are gone."""
+    work = Path(tempfile.mkdtemp(prefix="course-bench-"))
+    mark = uuid.uuid4().hex
+    # Started before the mark is set: it must outlive what it ends.
+    guard = [sys.executable, __file__, "--guard", mark, work]
     guardian = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
-    os.environ |= {run.MARK: mark, "TMPDIR": str(work)}  # the folder is also for what a killed program leaves behind
+    # The folder is also for what a killed program leaves behind.
+    os.environ |= {run.MARK: mark, "TMPDIR": str(work)}
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, run.stop)
     try:
-        rows, failed = measure(args, work, mark)
+        return measure(args, work, mark)
     finally:
         run.end(mark)
         guardian.communicate()  # it removes the folder
 
-    import torch
 
-    cpus = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    name = found[1] if (found := re.search(r"model name\s*: (.+)", cpus)) else ""
-    kind = platform.processor() or platform.machine()
-    machine = {"processor": kind, "cores": os.cpu_count(), "torch": torch.__version__, "rounds": args.rounds}
-    machine |= {"name": name}
-    title = f"{machine['cores']} cores, torch {machine['torch']}, {args.rounds} rounds"
+def machine(rounds: int) -> dict:
+    """What the ratios were measured on."""
+    import torch  # it takes long, and `--help` does not need it
+
+    cpus = Path("/proc/cpuinfo")
+    name = re.search(r"model name\s*: (.+)", cpus.read_text() if cpus.exists() else "")
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+        "rounds": rounds,
+        "name": name[1] if name else "",
+    }
+
+
+def save(rows: list[dict], machine: dict, title: str) -> None:
+    """Write build/bench.json and build/bench.png."""
+    BUILD.mkdir(exist_ok=True)
+    text = json.dumps({"machine": machine, "rows": rows}, indent=1)
+    (BUILD / "bench.json").write_text(text + "\n")
+    draw(rows, title, BUILD / "bench.png")
+
+
+def main() -> int:
+    args = arguments()
+    rows, failed = measure_guarded(args)
+    where = machine(args.rounds)
+    title = f"{where['cores']} cores, torch {where['torch']}, {where['rounds']} rounds"
     print(f"\n{title}\n\n{table(rows)}")
     if rows:
-        BUILD.mkdir(exist_ok=True)
-        (BUILD / "bench.json").write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
-        draw(rows, title, BUILD / "bench.png")
-    print("".join(f"\nbench: {said}" for said in failed), file=sys.stderr, end="\n" if failed else "")
+        save(rows, where, title)
+    for message in failed:
+        print(f"\nbench: {message}", file=sys.stderr)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    run.MARK = "COURSE_BENCH"  # all that we start inherits it, also what run.py starts and marks for itself
+    run.MARK = "COURSE_BENCH"  # all that we start inherits it, also what run.py marks for itself
     if sys.argv[1:2] == ["--guard"]:
         run.guard(*sys.argv[2:])
     else:

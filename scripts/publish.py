@@ -2,10 +2,11 @@
 
 make kaggle OWNER=name                                # every notebook of kaggle-metadata.json
 make kaggle OWNER=name LESSONS="03 solutions/06"      # those two
-python scripts/publish.py --owner name --dry-run      # only write build/kaggle: what would be pushed
+python scripts/publish.py --owner name --dry-run      # only write build/kaggle
 
-Kaggle runs what it gets, as a saved version on two GPUs, and lets an account run few at once. So a push that fails
-does not stop the others, and the last line is the command that tries the failed ones again.
+Kaggle runs what it gets, as a saved version on two GPUs, and lets an account run few at once. So a
+push that fails does not stop the others, and the last line is the command that tries the failed
+ones again.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from requests import RequestException
 from tqdm import tqdm
 
-from kernels import NAME, MetadataError, load, notebook_metadata
+from publish_list import NAME, MetadataError, load, notebook_metadata
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -27,6 +28,10 @@ ROOT = Path(__file__).resolve().parents[1]
 def short(kernel: dict) -> str:
     """`03_training_loop`, `solutions/06_ddp`: the name of a notebook as `make run` knows it."""
     return str(PurePosixPath(kernel["code_file"]).relative_to("notebooks").with_suffix(""))
+
+
+def address(owner: str, kernel: dict) -> str:
+    return f"https://www.kaggle.com/code/{owner}/{kernel['slug']}"
 
 
 def one_line(error: Exception) -> str:
@@ -37,54 +42,83 @@ def choose(kernels: list[dict], names: list[str]) -> list[dict]:
     """The notebooks that these names begin, all of them without names."""
     chosen = []
     for name in names:
-        found = [k for k in kernels if short(k).startswith(name) and short(k).count("/") == name.count("/")]
+        found = []
+        for kernel in kernels:
+            known = short(kernel)
+            if known.startswith(name) and known.count("/") == name.count("/"):
+                found.append(kernel)
         if not found:
-            sys.exit(f"publish: no notebook begins with “{name}”: there is {', '.join(map(short, kernels))}")
+            there = ", ".join(map(short, kernels))
+            sys.exit(f"publish: no notebook begins with “{name}”: there is {there}")
         chosen += [kernel for kernel in found if kernel not in chosen]
     return chosen or kernels
 
 
 def linked(text: str, code_file: str, addresses: dict[str, str]) -> str:
-    """Markdown whose links to other lessons lead to them on Kaggle, where no file lies beside the notebook."""
+    """Markdown whose links to lessons lead to Kaggle: there no file lies beside the notebook."""
 
     def lead(match: re.Match) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(code_file), match[1]))
-        return f"]({addresses.get(target, match[1])})"
+        target = posixpath.join(posixpath.dirname(code_file), match[1])
+        return f"]({addresses.get(posixpath.normpath(target), match[1])})"
 
     return re.sub(r"\]\(([\w./]+\.ipynb)\)", lead, text)
 
 
 def prepare(root: Path, kernel: dict, addresses: dict[str, str]) -> Path:
     """Write one folder to push: the notebook without outputs, and Kaggle's description of it."""
-    import nbformat  # after kernels, which makes jsonschema quick
+    import nbformat  # after publish_list, which makes jsonschema quick
 
     path = root / kernel["code_file"]
     folder = root / "build" / "kaggle" / kernel["slug"]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+            cell.outputs = []
+            cell.execution_count = None
         else:
             cell.source = linked(cell.source, kernel["code_file"], addresses)
     notebook.metadata.update(notebook_metadata(kernel))
     notebook.metadata.get("course", {}).pop("outputs", None)
     nbformat.write(notebook, folder / path.name)
-    identity = addresses[kernel["code_file"]].removeprefix("https://www.kaggle.com/code/")
-    described = {key: value for key, value in kernel.items() if key != "slug"} | {"code_file": path.name}
-    (folder / "kernel-metadata.json").write_text(json.dumps({"id": identity} | described, indent=2) + "\n")
+
+    identity = addresses[kernel["code_file"]].partition("/code/")[2]
+    described = {"id": identity} | kernel | {"code_file": path.name}
+    del described["slug"]
+    text = json.dumps(described, indent=2) + "\n"
+    (folder / "kernel-metadata.json").write_text(text)
     return folder
 
 
+def prepare_all(root: Path, listed: dict, owner: str, names: list[str]) -> dict[str, Path]:
+    """The folders to push, by the notebooks' names."""
+    addresses = {kernel["code_file"]: address(owner, kernel) for kernel in listed["kernels"]}
+    folders = {}
+    for kernel in choose(listed["kernels"], names):
+        try:
+            folders[short(kernel)] = prepare(root, kernel, addresses)
+        except (OSError, ValueError) as error:
+            # A full disk, or a notebook with the marks of a merge conflict.
+            why = f"{kernel['code_file']}: {one_line(error)}"
+            remedy = "make room in build, or the notebook again with `make build`"
+            sys.exit(f"publish: {why}. Nothing is pushed: {remedy}.")
+    return folders
+
+
 def log_in():
-    """The official client, which alone reads the credentials; without any it tells how to get some, and exits."""
+    """The official client, which alone reads the credentials.
+
+    Without any it tells how to get some, and exits.
+    """
     from kaggle import api  # only here: importing it already asks Kaggle whose credentials they are
 
     try:
         api.authenticate()
     except RequestException as error:
-        sys.exit(f"publish: Kaggle does not answer: {one_line(error)}. Check the network, then run this again.")
+        remedy = "Check the network, then run this again."
+        sys.exit(f"publish: Kaggle does not answer: {one_line(error)}. {remedy}")
     return api
 
 
@@ -95,49 +129,55 @@ def push(api, folder: Path) -> tuple[str, str]:
     except (RequestException, ValueError) as error:
         return "", one_line(error)
     lost = [*(answer.invalid_dataset_sources or []), *(answer.invalid_kernel_sources or [])]
-    return answer.url, answer.error or (f"pushed, but without {', '.join(lost)}" if lost else "")
+    without = f"pushed, but without {', '.join(lost)}" if lost else ""
+    return answer.url, answer.error or without
 
 
 def push_all(api, folders: dict[str, Path]) -> dict[str, str]:
     """Push one after another; what was not pushed, and why."""
     failed = dict.fromkeys(folders, "interrupted")
+    silent = not sys.stderr.isatty()
     try:
-        for name, folder in tqdm(folders.items(), unit="notebook", disable=not sys.stderr.isatty()):
-            address, problem = push(api, folder)
-            tqdm.write(f"{name}: {f'FAILED {problem}' if problem else address}")
+        for name, folder in tqdm(folders.items(), unit="notebook", disable=silent):
+            place, problem = push(api, folder)
             if problem:
+                tqdm.write(f"{name}: FAILED {problem}")
                 failed[name] = problem
             else:
+                tqdm.write(f"{name}: {place}")
                 del failed[name]
     except KeyboardInterrupt:
         tqdm.write("publish: interrupted")
     return failed
 
 
-def main() -> int:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("lessons", nargs="*", help="numbers or beginnings of names; none: every notebook")
-    parser.add_argument("--owner", default="", help=f"your Kaggle name, unless {NAME} gives it")
-    parser.add_argument("--dry-run", action="store_true", help="write build/kaggle and push nothing")
+    names = "numbers or beginnings of names; none: every notebook"
+    parser.add_argument("lessons", nargs="*", help=names)
+    owner = f"your Kaggle name, unless {NAME} gives it"
+    parser.add_argument("--owner", default="", help=owner)
+    dry = "write build/kaggle and push nothing"
+    parser.add_argument("--dry-run", action="store_true", help=dry)
     parser.add_argument("--root", type=Path, default=ROOT)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
     try:
         listed = load(args.root, built=True)
     except MetadataError as error:
         sys.exit("\n".join(f"publish: {line}" for line in str(error).splitlines()))
     owner = args.owner or listed["owner"]
     if owner == "OWNER" or not re.fullmatch("[A-Za-z0-9-]+", owner):
-        sys.exit(f"publish: “{owner}” is no Kaggle name: add OWNER=name, the end of your profile's address there.")
+        remedy = "add OWNER=name, the end of your profile's address there"
+        sys.exit(f"publish: “{owner}” is no Kaggle name: {remedy}.")
     if listed["repository"].startswith("OWNER/"):
-        print(f"publish: the badges lead nowhere yet: write your GitHub repository into {NAME}.", file=sys.stderr)
-    addresses = {k["code_file"]: f"https://www.kaggle.com/code/{owner}/{k['slug']}" for k in listed["kernels"]}
-    folders = {}
-    for kernel in choose(listed["kernels"], args.lessons):
-        try:
-            folders[short(kernel)] = prepare(args.root, kernel, addresses)
-        except (OSError, ValueError) as error:  # a full disk, or a notebook with the marks of a merge conflict
-            why = f"{kernel['code_file']}: {one_line(error)}"
-            sys.exit(f"publish: {why}. Nothing is pushed: make room in build, or the notebook again with `make build`.")
+        remedy = f"write your GitHub repository into {NAME}"
+        print(f"publish: the badges lead nowhere yet: {remedy}.", file=sys.stderr)
+
+    folders = prepare_all(args.root, listed, owner, args.lessons)
     print(f"{len(folders)} notebooks written to {args.root / 'build' / 'kaggle'}")
     if args.dry_run:
         return 0
@@ -146,7 +186,8 @@ def main() -> int:
     for name, problem in failed.items():
         print(f"  {name}: {problem}")
     if failed:
-        print(f'Try again, when those that run have ended: make kaggle OWNER={owner} LESSONS="{" ".join(failed)}"')
+        again = f'make kaggle OWNER={owner} LESSONS="{" ".join(failed)}"'
+        print(f"Try again, when those that run have ended: {again}")
     return 1 if failed else 0
 
 

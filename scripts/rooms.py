@@ -1,6 +1,7 @@
-"""Where the lessons' programs are: a room a lesson, `lessons/09_faster`, and `lessons/common` for what several share.
+"""Where the lessons' programs are: a room a lesson, `lessons/09_faster`, and `lessons/common`.
 
-A program is known by its stem alone (`ddp`), since in a notebook's folder all programs lie side by side.
+A program is known by its stem alone (`ddp`), since in a notebook's folder all of them lie side by
+side; several lessons write those of `common`.
 """
 
 import importlib.util
@@ -11,16 +12,25 @@ from types import ModuleType
 
 LESSONS = Path(__file__).resolve().parent / "lessons"
 COMMON = "common"
+KINDS = (".py", ".cpp", ".sh", ".yaml", ".conf")  # what a room may hold
 
 
 def rooms(lessons: Path = LESSONS) -> list[Path]:
     """The folders that hold programs, sorted by name; `common` is the last."""
-    return sorted(path for path in lessons.iterdir() if path.is_dir() and path.name != "__pycache__")
+    return sorted(
+        path for path in lessons.iterdir() if path.is_dir() and path.name != "__pycache__"
+    )
+
+
+def files(lessons: Path = LESSONS) -> list[Path]:
+    """Everything that a lesson can write: Python programs, their C++ sources, jobs, settings."""
+    held = [path for room in rooms(lessons) for path in sorted(room.iterdir())]
+    return [path for path in held if path.suffix in KINDS and not path.name.startswith(".")]
 
 
 def programs(lessons: Path = LESSONS) -> list[Path]:
-    """Every program of every room."""
-    return [path for room in rooms(lessons) for path in sorted(room.glob("*.py"))]
+    """Every Python program of every room."""
+    return [path for path in files(lessons) if path.suffix == ".py"]
 
 
 def program(stem: str) -> Path:
@@ -32,7 +42,7 @@ def program(stem: str) -> Path:
 
 
 def python_path() -> str:
-    """A PYTHONPATH with which one lesson's program can be started outside of a notebook, for tests and the bench."""
+    """A PYTHONPATH that lets tests and the bench start a program outside of a notebook."""
     return os.pathsep.join(map(str, rooms()))
 
 

@@ -1,20 +1,29 @@
-"""What every test needs: the tools and the lessons' programs can be imported; and minutes per group of tests."""
+"""What every test needs: the lessons' programs can be imported; minutes per group and file."""
 
 import sys
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
-# The programs of all rooms, as they lie side by side in a notebook's folder.
-sys.path[:0] = [str(SCRIPTS), *map(str, sorted((SCRIPTS / "lessons").iterdir()))]
+# The programs of all rooms, as they lie side by side in a notebook's folder. The tools come from
+# pytest's own `pythonpath` in pyproject.toml, which would have to name each room.
+sys.path[:0] = [str(room) for room in sorted((SCRIPTS / "lessons").iterdir())]
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Minutes that each file took, so that growth shows where it happens."""
-    took = Counter()
+    """Minutes of each group of tests and of each of its files, so that growth shows."""
+    files = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            took[getattr(report, "nodeid", "").partition("::")[0]] += getattr(report, "duration", 0)
-    for file, seconds in took.most_common():
-        if file and seconds:
-            terminalreporter.write_line(f"{seconds / 60:5.1f} min  {file}")
+            file = getattr(report, "nodeid", "").partition("::")[0]
+            files[file] += getattr(report, "duration", 0)
+    groups: dict[str, Counter] = {}
+    for file, seconds in files.items():
+        if seconds:
+            path = PurePosixPath(file)
+            groups.setdefault(path.parent.name, Counter())[path.name] += seconds
+
+    for group, own in sorted(groups.items(), key=lambda item: -item[1].total()):
+        terminalreporter.write_line(f"{own.total() / 60:5.1f} min  {group}")
+        for file, seconds in own.most_common():
+            terminalreporter.write_line(f"{seconds / 60:11.1f} min  {file}")

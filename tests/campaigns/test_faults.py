@@ -1,4 +1,4 @@
-"""The judge of `make faults` can say no: each thing that must not be lost is lost here, and called so."""
+"""The judge of `make faults` can say no: all that must not be lost is lost here, and called so."""
 
 import json
 import os
@@ -8,25 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import faults
+import faults_training
 import pytest
-from faults import (
-    EVERY,
-    KINDS,
-    ROOMS,
-    STAMP,
-    Lost,
-    Training,
-    gone,
-    jobs,
-    judge,
-    marked,
-    repository,
-    start,
-    still,
-    table,
-    wait,
-)
+from faults import KINDS, jobs, table
+from faults_notebook import judge, repository
+from faults_processes import STAMP, Lost, gone, marked, start, still, wait
+from faults_rooms import ROOMS
+from faults_training import EVERY, Training
 
 import checkpoint
 
@@ -63,7 +51,9 @@ def test_what_is_well_is_not_lost(clean: Path) -> None:
         ("page", 1, "", '<td class="ok">ok</td>'),
     ],
 )
-def test_a_notebook_wrongly_ok_is_lost(clean: Path, claim: str, code: int, said: str, page: str) -> None:
+def test_a_notebook_wrongly_ok_is_lost(
+    clean: Path, claim: str, code: int, said: str, page: str
+) -> None:
     (clean / "build/site/index.html").write_text(page)
     with pytest.raises(Lost, match=f"the {claim} says ok"):
         judge(clean, code, said, done=False)
@@ -72,7 +62,9 @@ def test_a_notebook_wrongly_ok_is_lost(clean: Path, claim: str, code: int, said:
 def test_damaged_files_are_lost(clean: Path) -> None:
     path = clean / "notebooks" / "small.ipynb"
     whole = path.read_text()
-    for text, reason in [("", "damaged"), (whole[:-20], "damaged"), (whole.replace("the sum", "x"), "lost cells")]:
+    harm = [("", "damaged"), (whole[:-20], "damaged")]
+    harm.append((whole.replace("the sum", "x"), "lost cells"))
+    for text, reason in harm:
         path.write_text(text)
         with pytest.raises(Lost, match=reason):
             judge(clean, 1, "", done=False, outputs=True)
@@ -107,7 +99,7 @@ def log(training: Training, *steps: int) -> None:
 
 
 def test_torn_and_missing_checkpoints_are_lost(tmp_path: Path) -> None:
-    from checkpoint import place_of, save
+    from checkpoint import path_of, save
 
     training = Training(tmp_path / "home", "", random.Random())
     training.inspect()
@@ -118,13 +110,13 @@ def test_torn_and_missing_checkpoints_are_lost(tmp_path: Path) -> None:
     with pytest.raises(Lost, match=f"of step 0, where {EVERY} was saved"):
         training.inspect()
     for rank in (0, 1):
-        save({}, place_of(folder, EVERY, rank, 2))
+        save({}, path_of(folder, EVERY, rank, 2))
     training.inspect()
     assert training.kept == EVERY
-    os.truncate(place_of(folder, EVERY, 1, 2), 100)
+    os.truncate(path_of(folder, EVERY, 1, 2), 100)
     with pytest.raises(Lost, match=r"not atomic.*rank-1-of-2\.pt is not a whole"):
         training.inspect()
-    place_of(folder, EVERY, 1, 2).unlink()
+    path_of(folder, EVERY, 1, 2).unlink()
     with pytest.raises(Lost, match="newest checkpoint is of step 0"):
         training.inspect()
 
@@ -143,22 +135,35 @@ for step in range(1, 3000):
 
 
 @pytest.mark.parametrize("left", [1000, 10])
-def test_a_life_may_drop_an_interrupt_but_not_halt(left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "gone", lambda mark, among: gone(mark, among, seconds=0.5))
-    monkeypatch.setattr(faults, "wait", lambda condition, seconds, *pause: wait(condition, min(seconds, 5)))
+def test_a_life_may_drop_an_interrupt_but_not_halt(
+    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults_training, "gone", lambda mark, among: gone(mark, among, 0.5))
+    monkeypatch.setattr(
+        faults_training,
+        "wait",
+        lambda condition, seconds, *pause: wait(condition, min(seconds, 5)),
+    )
+    # While rank 0 trains.
     chance = random.Random()
-    chance.random, chance.randrange = lambda: 0.3, lambda n: 0  # while rank 0 trains
+    chance.random = lambda: 0.3
+    chance.randrange = lambda n: 0
     training = Training(tmp_path / "home", str(tmp_path), chance)
     (training.folder / "run").mkdir()
-    ranks = [
-        start([sys.executable, "-c", LIFE, left], training.folder, training.mark, RANK=str(rank)) for rank in (0, 1)
-    ]
+    life = [sys.executable, "-c", LIFE, left]
+    ranks = [start(life, training.folder, training.mark, RANK=str(rank)) for rank in (0, 1)]
     training.agent = start(["sleep", "60"], training.folder, "another")
     try:
         if left > 20:
-            assert training.strike("rank", signal.SIGINT) and training.unhurt == {rank.pid for rank in ranks}
+            assert training.strike("rank", signal.SIGINT)
+            assert training.unhurt == {rank.pid for rank in ranks}
             seen = []
-            monkeypatch.setattr(checkpoint, "usable", lambda *_: seen.extend(still(rank.pid) for rank in ranks) or {})
+
+            def usable(*_) -> dict:
+                seen.extend(still(rank.pid) for rank in ranks)
+                return {}
+
+            monkeypatch.setattr(checkpoint, "usable", usable)
             training.inspect()  # what it does meanwhile does not count: it has saved nothing so far
             assert seen and all(seen)
             assert wait(lambda: not any(still(rank.pid) for rank in ranks), 5)
@@ -172,12 +177,17 @@ def test_a_life_may_drop_an_interrupt_but_not_halt(left: int, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("code", "lives", "reason"), [(0, [1, 2, 2], ""), (1, [2], "exit code 1"), (0, [1, 2, 3], "nothing hit it")]
+    ("code", "lives", "reason"),
+    [(0, [1, 2, 2], ""), (1, [2], "exit code 1"), (0, [1, 2, 3], "nothing hit it")],
 )
-def test_a_training_that_ends_badly_is_lost(tmp_path: Path, code: int, lives: list[int], reason: str) -> None:
+def test_a_training_that_ends_badly_is_lost(
+    tmp_path: Path, code: int, lives: list[int], reason: str
+) -> None:
     training = Training(tmp_path / "home", "a test", random.Random())
-    (training.folder / "resume.json").write_text(json.dumps({"lives": [{"process": life} for life in lives]}))
-    training.agent, training.hit = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]), {1}
+    results = {"lives": [{"process": life} for life in lives]}
+    (training.folder / "resume.json").write_text(json.dumps(results))
+    training.agent = subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
+    training.hit = {1}
     training.agent.wait()
     training.begin = lambda pause: None
     if reason:
@@ -192,7 +202,8 @@ def test_the_table_counts_and_tells_how_to_repeat(capsys: pytest.CaptureFixture)
     assert table({("rank SIGINT", 3, 2): ["", "a reason"], ("rank SIGINT", 5, 1): [""]}) == 1
     said = capsys.readouterr().out
     assert "rank SIGINT                          3         2     1" in said
-    assert 'try 2 of 2: a reason\n    python tests/campaigns/faults.py --seed 3 --tries 2 --only "rank SIGINT"' in said
+    again = 'python tests/campaigns/faults.py --seed 3 --tries 2 --only "rank SIGINT"'
+    assert f"try 2 of 2: a reason\n    {again}" in said
 
 
 def test_a_lost_try_is_repeated_with_its_seed() -> None:

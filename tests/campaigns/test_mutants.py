@@ -1,7 +1,7 @@
-"""Every program that a lesson launches is broken in five ways; its notebook must stop, in time, and name the program.
+"""Every program that a lesson launches is broken in five ways; its notebook must stop and name it.
 
-`make test` meets one program of each lesson, broken in one way, and another one after each commit; `make mutants` runs
-all and prints a table.
+`make test` meets one program of each lesson, broken in one way, and another one after each commit;
+`python tests/campaigns/test_mutants.py` runs all and prints a table.
 """
 
 import itertools
@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 import pytest
@@ -19,12 +21,16 @@ from nbformat.v4 import new_code_cell
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = re.compile(r"^!torchrun .*?(\w+)\.py\b.*$")
-LIMITS = {True: 20, False: 40}  # seconds for a cell, with a program that hangs and without: all else ends long before
+HANGS = "hangs on rank 1"
+# Seconds for a cell, with a program that hangs and without: all else ends long before.
+LIMITS = {True: 20, False: 40}
 
 # What a program's main() does instead, and what the notebook must say then.
 BODIES = {
-    "raises on rank 1": 'if os.environ["RANK"] == last: raise RuntimeError("broken on purpose")\n    original()',
-    "hangs on rank 1": 'if os.environ["RANK"] == last: time.sleep(3600)\n    original()',
+    "raises on rank 1": """if os.environ["RANK"] == last: raise RuntimeError("broken on purpose")
+    original()""",
+    HANGS: """if os.environ["RANK"] == last: time.sleep(3600)
+    original()""",
     "writes nothing": "pass",
     "stale results": "pass",
     "no torchrun": "original()",
@@ -32,57 +38,84 @@ BODIES = {
 }
 SAYS = {
     "raises on rank 1": "{name}.py failed (exit code 1)",
-    "hangs on rank 1": "{name}.py",
+    HANGS: "{name}.py",
     "writes nothing": "{name}.py ended well but left no readable results",
     "stale results": "{name}.py ended well but left no readable results",
     "no torchrun": "{name}.py was not started: there is no torchrun here",
     "succeeds": "{name}.py succeeded, and here it was meant to fail",
 }
 KINDS = list(SAYS)[:-1]
+# A cell before the launch, for some kinds.
+BEFORE = {
+    "no torchrun": 'import os\nos.environ["PATH"] = "/usr/bin:/bin"',
+    "stale results": '!echo "{{}}" > {name}.json',
+}
 MAIN = '\n\nif __name__ == "__main__":'
 
 
+class Mutant(NamedTuple):
+    path: Path  # of the notebook
+    name: str  # of the program
+    reader: str  # `result` or `failure`, which reads what the launch came to
+    kind: str  # how the program is broken
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """A notebook's code cells."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@cache
 def launches() -> list[tuple[Path, str, str]]:
-    """Notebook, program and reader (`result` or `failure`) of every program that a notebook launches, once each."""
-    found = {}
+    """Notebook, program and reader of every program that a notebook launches, once each."""
+    known = {}
     for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb")):
-        cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        cells = code_cells(nbformat.read(path, as_version=4))
         for cell, reading in itertools.pairwise(cells):
-            if match := LAUNCH.match(cell.source):
+            match = LAUNCH.match(cell.source)
+            if match:
                 reader = "failure" if f'failure("{match[1]}"' in reading.source else "result"
-                found[path, match[1], reader] = None
-    return list(found)
+                known[path, match[1], reader] = None
+    return list(known)
 
 
-def mutant(path: Path, name: str, reader: str, kind: str, folder: Path) -> Path:
-    """The notebook's cells up to the first such launch and its reading cell, other launches left out, `name` broken."""
+def broken(source: str, name: str, kind: str) -> str:
+    """The cell that writes a program, with another main() in its place."""
+    assert MAIN in source, f"{name}.py has no main guard"
+    last = '"1" if os.environ["WORLD_SIZE"] != "1" else "0"'  # a launch of one rank breaks on it
+    setting = f"import os, time\n\noriginal, last = main, {last}"
+    main = f"@record\ndef main():\n    {BODIES[kind]}"
+    return source.replace(MAIN, f"\n\n{setting}\n\n{main}{MAIN}")
+
+
+def write(mutant: Mutant, folder: Path) -> Path:
+    """The notebook's cells up to the first such launch and its reading cell, the program broken.
+
+    Other launches are left out.
+    """
+    path, name, reader, kind = mutant
     notebook = nbformat.read(path, as_version=4)
     cells = []
-    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+    for cell in code_cells(notebook):
         cell.outputs = []
-        tags, source = cell.metadata.get("tags", []), cell.source
+        source = cell.source
         launch = LAUNCH.match(source)
         if source.startswith(f"%%writefile {name}.py"):
-            assert MAIN in source, f"{name}.py has no main guard"
-            last = '"1" if os.environ["WORLD_SIZE"] != "1" else "0"'  # a launch of one rank breaks on that one
-            broken = f"import os, time\n\noriginal, last = main, {last}\n\n@record\ndef main():\n    {BODIES[kind]}"
-            cell.source = source.replace(MAIN, f"\n\n{broken}{MAIN}")
-        if "parameters" in tags or source.startswith("%%writefile") or "from launch import" in source:
+            cell.source = broken(source, name, kind)
+        prepares = source.startswith("%%writefile") or "from launch import" in source
+        if prepares or "parameters" in cell.metadata.get("tags", []):
             cells.append(cell)
         elif launch and launch[1] == name:
             waiting = cell
-        elif launch and launch[1] == "cifar10" and kind == "hangs on rank 1":
-            cells.append(cell)  # without pictures the other rank would fail, and torchrun end the one that hangs
+        elif launch and launch[1] == "cifar10" and kind == HANGS:
+            # Without pictures the other rank would fail, and torchrun end the one that hangs.
+            cells.append(cell)
         elif f'{reader}("{name}"' in source:
             cells += [waiting, cell]
             break
-    before = {
-        "no torchrun": 'import os\nos.environ["PATH"] = "/usr/bin:/bin"',
-        "stale results": f'!echo "{{}}" > {name}.json',
-    }
-    if kind in before:
+    if kind in BEFORE:
         assert kind != "no torchrun" or not shutil.which("torchrun", path="/usr/bin:/bin")
-        cells.insert(-2, new_code_cell(before[kind]))
+        cells.insert(-2, new_code_cell(BEFORE[kind].format(name=name)))
     notebook.cells = cells
     target = folder / f"{path.stem}-{name}-{kind.replace(' ', '-')}.ipynb"
     nbformat.write(notebook, target)
@@ -90,56 +123,73 @@ def mutant(path: Path, name: str, reader: str, kind: str, folder: Path) -> Path:
 
 
 def limit(kind: str) -> int:
-    return LIMITS[kind == "hangs on rank 1"]
+    """Seconds that one cell may take."""
+    return LIMITS[kind == HANGS]
 
 
 def judge(code: int, said: str, name: str, kind: str) -> str:
     """ "noticed", or what is wrong with how `run.py` ended and with what it said."""
+    words = SAYS[kind].format(name=name)
+    late = f"no end within {limit(kind)} s" in said
     if code != 1:
         return f"exit code {code}: the notebook did not notice\n{said}"
-    if SAYS[kind].format(name=name) not in said:
-        return f"the notebook failed without saying “{SAYS[kind].format(name=name)}”\n{said}"
-    if (f"no end within {limit(kind)} s" in said) != (kind == "hangs on rank 1"):
-        return f"the limit of {limit(kind)} s {'was' if 'no end' in said else 'was not'} what stopped it\n{said}"
+    if words not in said:
+        return f"the notebook failed without saying “{words}”\n{said}"
+    if late != (kind == HANGS):
+        was = "was" if "no end" in said else "was not"
+        return f"the limit of {limit(kind)} s {was} what stopped it\n{said}"
     return "noticed"
 
 
-def verdict(path: Path, name: str, reader: str, kind: str) -> str:
+def verdict(mutant: Mutant) -> str:
+    """Run the notebook with the broken program: "noticed", or what is wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        notebook = mutant(path, name, reader, kind, Path(folder))
-        command = [sys.executable, ROOT / "scripts" / "run.py", notebook, "--limit", str(limit(kind))]
-        command += ["--site", folder]
+        notebook = write(mutant, Path(folder))
+        command = [sys.executable, ROOT / "scripts" / "run.py", notebook]
+        command += ["--limit", str(limit(mutant.kind)), "--site", folder]
         done = subprocess.run(command, capture_output=True, text=True, timeout=160)
-    return judge(done.returncode, done.stdout + done.stderr, name, kind)
+    return judge(done.returncode, done.stdout + done.stderr, mutant.name, mutant.kind)
 
 
-def matrix() -> list[tuple[Path, str, str, str]]:
+def verdicts_of(mutants: list[Mutant]) -> dict[Mutant, str]:
+    """Two at a time, since most of a mutant's time is waiting."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(mutants, pool.map(verdict, mutants), strict=True))
+
+
+def matrix() -> list[Mutant]:
+    """Every program, broken in every way that its launch can be."""
     kinds = {"result": KINDS, "failure": ["succeeds"]}
-    return [(path, name, reader, kind) for path, name, reader in launches() for kind in kinds[reader]]
+    return [Mutant(*launch, kind) for launch in launches() for kind in kinds[launch[2]]]
 
 
 def commits() -> int:
-    counted = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    """How many commits there are so far."""
+    command = ["git", "rev-list", "--count", "HEAD"]
+    counted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return int(counted.stdout or 0)
 
 
-def chosen(commits: int) -> list[tuple[Path, str, str, str]]:
+def chosen(commits: int) -> list[Mutant]:
     """One of each lesson; which one moves on with every commit. The workshop has the same cells."""
-    lessons = [list(own) for _, own in itertools.groupby(matrix(), lambda one: one[0])]
-    return [own[(commits + n) % len(own)] for n, own in enumerate(lessons) if own[0][0].stem != "workshop"]
+    lessons = [list(own) for _, own in itertools.groupby(matrix(), lambda mutant: mutant.path)]
+    turns = []
+    for number, own in enumerate(lessons):
+        if own[0].path.stem != "workshop":
+            turns.append(own[(commits + number) % len(own)])
+    return turns
 
 
 @pytest.fixture(scope="module")
-def verdicts() -> dict[tuple, str]:
-    """Two at a time, since most of a mutant's time is waiting."""
-    with ThreadPoolExecutor(2) as pool:
-        now = chosen(commits())
-        return dict(zip(now, pool.map(lambda one: verdict(*one), now), strict=True))
+def verdicts() -> dict[Mutant, str]:
+    return verdicts_of(chosen(commits()))
 
 
-@pytest.mark.parametrize("one", chosen(commits()), ids=lambda one: f"{one[0].stem}: {one[1]} {one[3]}")
-def test_the_notebook_notices(one: tuple, verdicts: dict[tuple, str]) -> None:
-    assert verdicts[one] == "noticed"
+@pytest.mark.parametrize(
+    "mutant", chosen(commits()), ids=lambda mutant: f"{mutant[0].stem}: {mutant[1]} {mutant[3]}"
+)
+def test_the_notebook_notices(mutant: Mutant, verdicts: dict[Mutant, str]) -> None:
+    assert verdicts[mutant] == "noticed"
 
 
 @pytest.mark.parametrize(
@@ -149,9 +199,14 @@ def test_the_notebook_notices(one: tuple, verdicts: dict[tuple, str]) -> None:
         (0, "x.py failed (exit code 1)", "raises on rank 1", "exit code 0"),
         (2, "x.py failed (exit code 1)", "raises on rank 1", "exit code 2"),
         (1, "y.py failed (exit code 1)", "raises on rank 1", "failed without saying “x.py"),
-        (1, "x.py failed (exit code 1), no end within 40 s", "raises on rank 1", "the limit of 40 s was what"),
-        (1, "x.py: no end within 20 s", "hangs on rank 1", "noticed"),
-        (1, "x.py failed (exit code 1)", "hangs on rank 1", "the limit of 20 s was not"),
+        (
+            1,
+            "x.py failed (exit code 1), no end within 40 s",
+            "raises on rank 1",
+            "the limit of 40 s was what",
+        ),
+        (1, "x.py: no end within 20 s", HANGS, "noticed"),
+        (1, "x.py failed (exit code 1)", HANGS, "the limit of 20 s was not"),
     ],
 )
 def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> None:
@@ -159,16 +214,20 @@ def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> No
 
 
 def test_every_mutant_has_its_turn() -> None:
-    met = {one for commits in range(len(matrix())) for one in chosen(commits)}
-    assert met == {one for one in matrix() if one[0].stem != "workshop"}
-    assert {one[3] for one in met} == set(SAYS)
+    met = {mutant for commits in range(len(matrix())) for mutant in chosen(commits)}
+    assert met == {mutant for mutant in matrix() if mutant.path.stem != "workshop"}
+    assert {mutant.kind for mutant in met} == set(SAYS)
+
+
+def main() -> int:
+    """Run all, print a table; 1 if a notebook did not notice."""
+    verdicts = verdicts_of(matrix())
+    for (path, name, _, kind), text in verdicts.items():
+        print(f"{path.stem:24}{name:12}{kind:20}{text.splitlines()[0]}")
+    survived = sum(text != "noticed" for text in verdicts.values())
+    print(f"{len(verdicts)} mutants, {survived} not noticed")
+    return 1 if survived else 0
 
 
 if __name__ == "__main__":
-    with ThreadPoolExecutor(2) as pool:
-        table = list(zip(matrix(), pool.map(lambda one: verdict(*one), matrix()), strict=True))
-    for (path, name, _, kind), found in table:
-        print(f"{path.stem:24}{name:12}{kind:20}{found.splitlines()[0]}")
-    survived = sum(found != "noticed" for _, found in table)
-    print(f"{len(table)} mutants, {survived} not noticed")
-    sys.exit(bool(survived))
+    sys.exit(main())

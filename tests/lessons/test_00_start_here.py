@@ -1,8 +1,16 @@
-"""The doctor's judgement of machines that are not here, and the two limits that keep lesson 00 from hanging."""
+"""The doctor's judgement of machines that are not here, lesson 00's limits, and every launch."""
 
+import ast
 import io
+import json
+import os
+import shutil
+import subprocess
+import sys
 import threading
 import time
+from itertools import chain
+from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
@@ -10,6 +18,7 @@ import torch
 
 import doctor
 import pulse
+import rooms
 from devices import Place
 
 T4 = "Tesla T4, 15.0 GB, compute capability 7.5"
@@ -29,7 +38,14 @@ KAGGLE = {
     "online": False,
     "kaggle": "Interactive",
 }
-LAPTOP = KAGGLE | {"gpus": [], "adds": [], "driver": False, "triton": "none", "nccl": "none", "kaggle": "no"}
+LAPTOP = KAGGLE | {
+    "gpus": [],
+    "adds": [],
+    "driver": False,
+    "triton": "none",
+    "nccl": "none",
+    "kaggle": "no",
+}
 
 
 def missing(facts: dict) -> dict[str, str]:
@@ -39,7 +55,10 @@ def missing(facts: dict) -> dict[str, str]:
 
 def test_nothing_is_missing_on_kaggle():
     assert missing(KAGGLE) == {}
-    assert [row[:2] for row in doctor.judge(KAGGLE) if row[0].startswith("GPU ")] == [("GPU 0", T4), ("GPU 1", T4)]
+    assert [row[:2] for row in doctor.judge(KAGGLE) if row[0].startswith("GPU ")] == [
+        ("GPU 0", T4),
+        ("GPU 1", T4),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +66,10 @@ def test_nothing_is_missing_on_kaggle():
     [(0, "cpu and cpu, gloo"), (1, "cuda:0 and cuda:0, gloo"), (2, "cuda:0 and cuda:1, nccl")],
 )
 def test_it_says_what_two_ranks_run_on(gpus, found):
-    rows = {row[0]: row[1] for row in doctor.judge(KAGGLE | {"gpus": [T4] * gpus, "adds": [True] * gpus})}
+    rows = {
+        row[0]: row[1]
+        for row in doctor.judge(KAGGLE | {"gpus": [T4] * gpus, "adds": [True] * gpus})
+    }
     assert (rows["GPUs"], rows["two ranks"]) == (str(gpus), found)
 
 
@@ -60,7 +82,11 @@ def test_it_says_what_two_ranks_run_on(gpus, found):
         (KAGGLE | {"triton": "none"}, "Triton", "pip install triton"),
         (KAGGLE | {"nccl": "none"}, "nccl", "CUDA"),
         (KAGGLE | {"gpus": [T4], "adds": [True]}, "GPUs", "GPU T4 x2"),
-        (KAGGLE | {"gpus": [], "adds": []}, "GPUs", "built for CUDA"),  # a driver, and a torch that sees no GPU
+        (
+            KAGGLE | {"gpus": [], "adds": []},
+            "GPUs",
+            "built for CUDA",
+        ),  # a driver, and a torch that sees no GPU
         (KAGGLE | {"adds": [True, False]}, "GPU 1", "built for CUDA"),
         (KAGGLE | {"memory": 2.0}, "memory", "Close"),
         (KAGGLE | {"disk": 0.2}, "free disk", "Delete"),
@@ -132,4 +158,156 @@ def test_the_watch_ends_only_what_is_late(monkeypatch, capsys):
     assert ended.wait(10)
     said = capsys.readouterr().out
     assert said.startswith("rank 0: a slow step has taken 0.2 s over gloo")
-    assert all(name in said for name in ["NCCL_P2P_DISABLE=1", "NCCL_DEBUG=INFO", "NCCL_CUMEM_HOST_ENABLE=0"])
+    assert all(
+        name in said
+        for name in ["NCCL_P2P_DISABLE=1", "NCCL_DEBUG=INFO", "NCCL_CUMEM_HOST_ENABLE=0"]
+    )
+
+
+# ---- launch.py: every way to start a program is watched
+
+# Writes its results, or fails where it is told to.
+JOB = """import json
+import os
+import sys
+from itertools import chain
+from pathlib import Path
+
+name = os.environ.get("NAME", "job")
+print(name, "runs")
+if "--fail" in sys.argv:
+    sys.exit("it fails, on purpose")
+Path(f"{name}.json").write_text(json.dumps({"size": sys.argv[-1]}))
+"""
+QUEUE = 'NAME=queue python job.py "$@"'
+GOOD = "int main() { return 0; }"
+BAD = "int main() { return nothing; }"
+FILES = {"job.py": JOB, "queue.sh": QUEUE, "good.cpp": GOOD, "bad.cpp": BAD}
+
+# Stand-ins for what this machine need not have: each starts the program that it is given.
+STAND_INS = {
+    "accelerate": 'shift; exec python "$@"',
+    "deepspeed": 'exec python "$@"',
+    "sbatch": 'exec sh "$@"',
+    "srun": 'exec "$@"',
+}
+RANKS = "--standalone --nproc-per-node=1"
+LAUNCHES = {  # the program's name by the line that starts it
+    "python job.py": "job",
+    f"python -m torch.distributed.launch {RANKS} job.py": "job",
+    f"python -m torch.distributed.run {RANKS} job.py": "job",
+    "PET_STANDALONE=1 PET_NPROC_PER_NODE=1 torchrun job.py": "job",
+    "accelerate launch job.py": "job",
+    "deepspeed job.py": "job",
+    "sbatch queue.sh": "queue",
+    "srun python job.py": "job",
+}
+
+
+def in_kernel(folder: Path, cells: list[str], python: str | Path = sys.executable, **settings):
+    """How each cell ended and what it printed, in a kernel whose folder holds launch.py."""
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    shutil.copy(rooms.program("launch"), folder)
+    tools = folder / "tools"
+    tools.mkdir()
+    for name, text in STAND_INS.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"} | settings
+    program = Path(__file__).resolve().parents[1] / "programs" / "kernel_cells.py"
+    done = subprocess.run(
+        [python, program],
+        cwd=folder,
+        env=environment,
+        input=json.dumps(["from launch import ended, failure, launches, result", *cells]),
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stderr
+    imported, *endings = json.loads(done.stdout.splitlines()[-1])
+    assert imported == ["ok", ""]
+    return endings
+
+
+def launching(line: str, name: str) -> list[str]:
+    """The cells of a launch that succeeds, among stale results, and of one that fails."""
+    stale = f'open("{name}.json", "w").write("{{}}"); open("{name}.rank7.json", "w").write("{{}}")'
+    left = "import glob; print(sorted(glob.glob('*.json')))"
+    read = f'print(result("{name}"))'
+    said = f'print(failure("{name}", expects="on purpose"))'
+    return [stale, f"!{line} --size 3", read, left, f"!{line} --fail", said, read, left]
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list]:
+    """What came of the cells of each launch, all in one kernel."""
+    cells = {line: launching(line, name) for line, name in LAUNCHES.items()}
+    endings = in_kernel(tmp_path_factory.mktemp("watched"), [*chain(*cells.values())])
+    return {line: [endings.pop(0) for _ in own] for line, own in cells.items()}
+
+
+def check_watched(endings: list, name: str) -> None:
+    """A launch that succeeds is read, whatever lay there; one that fails leaves nothing to read."""
+    (_, launched, read, left, failed, said, refused, nothing) = endings
+    assert launched[0] == "ok"
+    assert f"{name} runs" in launched[1], "its text stays in the notebook"
+    assert read == ["ok", "{'size': '3'}\n"]
+    assert left == ["ok", f"['{name}.json']\n"], "what an earlier launch left is deleted"
+    assert failed[0] == "ok", "a launch that fails does not stop its cell"
+    assert said[0] == "ok"
+    assert "it fails, on purpose" in said[1]
+    assert "failed (exit code 1)" in refused[0]
+    assert nothing == ["ok", "[]\n"]
+
+
+@pytest.mark.parametrize("line", LAUNCHES)
+def test_every_way_to_start_a_program_is_watched(watched: dict[str, list], line: str) -> None:
+    check_watched(watched[line], LAUNCHES[line])
+
+
+def test_every_starter_is_tried() -> None:
+    tree = ast.parse(rooms.program("launch").read_text())
+    [values] = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STARTERS"
+    ]
+    for starter in ast.literal_eval(values):  # as the build reads them
+        lines = [*LAUNCHES, "g++ good.cpp"]
+        assert any(f"{starter} " in line for line in lines), starter
+
+
+def test_a_compiler_is_watched(tmp_path: Path) -> None:
+    read = "print(ended('good').code, ended('bad').code)"
+    said = "print(failure('bad', expects='not declared'))"
+    cells = ["!g++ good.cpp -o good", "!g++ bad.cpp -o bad", read, said, 'result("bad")']
+    *_, codes, message, refused = in_kernel(tmp_path, cells)
+    assert codes == ["ok", "0 1\n"]
+    assert "bad.cpp" in message[1]
+    assert refused[0].startswith("LaunchError: bad.cpp failed (exit code 1)")
+
+
+def test_a_starter_that_is_not_here_is_named(tmp_path: Path) -> None:
+    forget = "import os; os.environ['PATH'] = '/nowhere'"
+    _, launched, refused = in_kernel(tmp_path, [forget, "!srun python job.py", 'result("job")'])
+    assert launched[0] == "ok"
+    assert refused[0].startswith("LaunchError: job.py was not started: there is no srun here.")
+
+
+def test_looking_at_a_program_is_no_launch(tmp_path: Path) -> None:
+    looks = ["!cat job.py", "!ls job.py", "# !python job.py", "!sh queue.sh", "!NAME=a true job.py"]
+    keep = 'open("job.json", "w").write("[7]")'
+    *_, none, refused, kept = in_kernel(
+        tmp_path, [keep, *looks, "print(launches)", 'result("job")', "!cat job.json"]
+    )
+    assert none == ["ok", "{}\n"]
+    assert refused[0].startswith("LaunchError: job was not launched: run the cell that launches it")
+    assert kept == ["ok", "[7]"]
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, "0"), ({"NCCL_CUMEM_HOST_ENABLE": "1"}, "1")])
+def test_nccl_is_kept_from_error_217(tmp_path: Path, before: dict, after: str) -> None:
+    cell = 'import os; print(os.environ["NCCL_CUMEM_HOST_ENABLE"])'
+    assert in_kernel(tmp_path, [cell], **before) == [["ok", f"{after}\n"]]

@@ -1,20 +1,17 @@
-"""What the course promises about DDP, on real process groups: gloo, started by torchrun, on the CPU.
+"""What the course promises about DDP, on real process groups: gloo, by torchrun, on the CPU.
 
-Most of a short launch is starting Python and torch. So several programs share a launch, all launches are made before
-the first test, two at a time, and the tests read what they left.
+Most of a short launch is starting Python and torch. So several programs share a launch, all
+launches are made before the first test, two at a time, and the tests read what they left.
 """
 
-import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import PROGRAMS, SEVERAL, Launch, launch_all
 
 import cifar10
 import ddp
@@ -24,67 +21,67 @@ from devices import Place, here
 from loader import Pictures, augment, normalise
 from model import ResNet
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "programs"
-
 EVERYWHERE = [  # on 2 ranks and on 3
     "equal --cases group batch uneven",
     "equal --cases none --tied",
     "scores 1001",
     "scores 2",  # on 3 ranks, one has nothing to do
 ]
-ON_TWO = ["equal --cases none", "equal --cases group --tied", "single --epochs 1 --train-size 512 --test-size 101"]
+ON_TWO = [
+    "equal --cases none",
+    "equal --cases group --tied",
+    "single --epochs 1 --train-size 512 --test-size 101",
+]
 TRAIN = "--epochs 1 --train-size 512 --test-size 101 --global-batch-size 128"
 RAISES = 2, [f"{PROGRAMS}/raises.py"]
-
-
-class Launch(NamedTuple):
-    folder: Path
-    code: int  # torchrun's exit code
-    text: str  # everything that torchrun and the ranks printed
-
-
-def launch(work: Path, launches: dict[str, tuple[int, list[str]]]) -> dict[str, Launch]:
-    """Make these launches, each in a new folder of its own: name → number of ranks and command."""
-    for name in launches:
-        (work / name).mkdir()
-        for shared in ["data", "small.pt"]:
-            (work / name / shared).symlink_to(work / shared)
-    lines = json.dumps([[str(work / name), ranks, command] for name, (ranks, command) in launches.items()])
-    settings = {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command, environment = [sys.executable, PROGRAMS / "torchruns.py"], os.environ | settings
-    subprocess.run(command, input=lines, text=True, env=environment, timeout=600, check=True)
-    read = {}
-    for name in launches:
-        folder = work / name
-        read[name] = Launch(folder, int((folder / "exit").read_text()), (folder / "log").read_text())
-    return read
+ALONE = Place(0, 0, 1, torch.device("cpu"), "gloo")
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A folder with generated pictures, and with a small network that has learnt a little, in `small.pt`."""
+    """A folder with generated pictures, and with a network that has learnt a little, `small.pt`."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "data").mkdir()
-    made = cifar10.generate(1024, 1001)
-    torch.save(made, folder / "data" / "generated.pt")
+    pictures = cifar10.generate(1024, 1001)
+    torch.save(pictures, folder / "data" / "generated.pt")
+
     torch.manual_seed(0)
-    model, (x, y) = ResNet((8, 16, 32)), made["train"]
+    model = ResNet((8, 16, 32))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
-    for part in torch.cat([torch.randperm(len(y)) for _ in range(3)]).split(64):
+    x, y = pictures["train"]
+    three_epochs = torch.cat([torch.randperm(len(y)) for _ in range(3)])
+    for batch in three_epochs.split(64):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(normalise(augment(x[part]))), y[part]).backward()
+        output = model(normalise(augment(x[batch])))
+        loss = torch.nn.functional.cross_entropy(output, y[batch])
+        loss.backward()
         optimizer.step()
     torch.save(model.state_dict(), folder / "small.pt")
     return folder
 
 
+def launch(work: Path, asked: dict[str, tuple[int, list[str]]]) -> dict[str, Launch]:
+    """Make these launches, each in a new folder with the pictures and the network, by name."""
+    folders = {}
+    for name, command in asked.items():
+        folder = work / name
+        folder.mkdir()
+        for shared in ["data", "small.pt"]:
+            (folder / shared).symlink_to(work / shared)
+        folders[folder] = command
+    return {ended.folder.name: ended for ended in launch_all(folders, seconds=600)}
+
+
 @pytest.fixture(scope="module")
 def launches(work) -> dict[str, Launch]:
-    several = f"{PROGRAMS}/several.py"
-    shared = {"two": (2, [several, *EVERYWHERE, *ON_TWO]), "three": (3, [several, *EVERYWHERE, f"ddp {TRAIN}"])}
-    direct = {"ddp": (2, [str(rooms.program("ddp")), *TRAIN.split()])}
-    return launch(work, shared | direct | {f"raises {n}": RAISES for n in range(10)})
+    asked = {
+        "two": (2, [SEVERAL, *EVERYWHERE, *ON_TWO]),
+        "three": (3, [SEVERAL, *EVERYWHERE, f"ddp {TRAIN}"]),
+        "ddp": (2, [str(rooms.program("ddp")), *TRAIN.split()]),
+    }
+    for number in range(10):
+        asked[f"raises {number}"] = RAISES
+    return launch(work, asked)
 
 
 @pytest.fixture(scope="module")
@@ -92,28 +89,32 @@ def results(launches):
     """What every rank reported in one of the programs that share a launch."""
 
     def read(ranks: int, line: str) -> list[dict]:
-        name, code, lines = {2: ("two", 0, EVERYWHERE + ON_TWO), 3: ("three", 1, EVERYWHERE)}[ranks]
-        assert launches[name].code == code, launches[name].text  # on 3 ranks, the last program refuses to start
-        number = lines.index(line)
-        names = [f"{number}.json" if rank == 0 else f"{number}.rank{rank}.json" for rank in range(ranks)]
-        reports = [json.loads((launches[name].folder / each).read_text()) for each in names]
-        assert [(report["rank"], report["world_size"]) for report in reports] == [(n, ranks) for n in range(ranks)]
-        assert {report["backend"] for report in reports} == {"gloo"}
+        ended = launches["two" if ranks == 2 else "three"]
+        refused = ranks == 3  # its last program refuses to start
+        assert ended.code == int(refused), ended.text
+        lines = EVERYWHERE + ON_TWO if ranks == 2 else EVERYWHERE
+        reports = ended.reports(str(lines.index(line)), ranks)
+        for rank, report in enumerate(reports):
+            assert report["rank"] == rank
+            assert report["world_size"] == ranks
+            assert report["backend"] == "gloo"
         return reports
 
     return read
 
 
-EQUAL = [(2, line) for line in EVERYWHERE + ON_TWO] + [(3, line) for line in EVERYWHERE]
-SAME = [(ranks, line) for ranks, line in EQUAL if line.startswith("equal")]
+LAUNCHED = [(2, line) for line in EVERYWHERE + ON_TWO] + [(3, line) for line in EVERYWHERE]
+SAME = [(ranks, line) for ranks, line in LAUNCHED if line.startswith("equal")]
+SAME_NAMES = [f"{ranks} ranks, {line}" for ranks, line in SAME]
 
 
-@pytest.mark.parametrize(("ranks", "line"), SAME, ids=[f"{ranks} ranks, {line}" for ranks, line in SAME])
+@pytest.mark.parametrize(("ranks", "line"), SAME, ids=SAME_NAMES)
 def test_ddp_equals_one_process_on_the_full_batch(results, ranks, line):
-    reports = [report[line.split()[2]] for report in results(ranks, line)]
+    case = line.split()[2]
+    reports = [report[case] for report in results(ranks, line)]
     for rank, report in enumerate(reports):
         assert len(report["gaps"]) == 5
-        assert max(report["gaps"]) < 1e-12, "in float64, after each of five steps, the largest gap of all parameters"
+        assert max(report["gaps"]) < 1e-12, "in float64, of all parameters, after each step"
         assert report["replaced"] == (rank != 0), "every rank starts from rank 0's weights"
         assert report["weights"] == reports[0]["weights"], "to the last bit"
         assert report["gradients"] == reports[0]["gradients"], "as soon as backward has ended"
@@ -122,7 +123,7 @@ def test_ddp_equals_one_process_on_the_full_batch(results, ranks, line):
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("case", ["batch", "uneven"])
 def test_not_with_batchnorm_nor_with_unequal_parts(results, case, ranks):
-    """BatchNorm sees only its own rank, a mean of means is no mean: the test above can tell the difference."""
+    """BatchNorm sees only its own rank, a mean of means is no mean: the test above can tell."""
     reports = [report[case] for report in results(ranks, EVERYWHERE[0])]
     for report in reports:
         assert report["gaps"][-1] > 1e-3
@@ -131,14 +132,14 @@ def test_not_with_batchnorm_nor_with_unequal_parts(results, case, ranks):
 
 @pytest.fixture
 def alone(work, monkeypatch):
-    """One process, which looks for the data where the launches found it, and runs an `evaluate` on `small.pt`."""
+    """One process, which finds the data of the launches, and runs an `evaluate` on `small.pt`."""
     monkeypatch.chdir(work)
     monkeypatch.setattr(cifar10, "ATTACHED", work / "nothing attached")
 
     def score(evaluate, size: int) -> dict[str, float]:
         model = ResNet((8, 16, 32))
         model.load_state_dict(torch.load("small.pt", weights_only=True))
-        return evaluate(model, Pictures(False, size), Place(0, 0, 1, torch.device("cpu"), "gloo"))
+        return evaluate(model, Pictures(False, size), ALONE)
 
     return score
 
@@ -149,19 +150,24 @@ def test_evaluation_is_exact(results, alone, ranks, size):
     expected = alone(single.evaluate, size)
     assert expected["count"] == size
     if size == 1001:
-        assert 0.2 < expected["accuracy"] < 0.98, "neither guessing nor perfect, so that mistakes would show"
+        assert 0.2 < expected["accuracy"] < 0.98, "mistakes would show: no guessing, not perfect"
     reports = results(ranks, f"scores {size}")
+    statistics = reports[0]["before"]
     for rank, report in enumerate(reports):
-        assert (report["correct"], report["count"]) == (expected["correct"], expected["count"])
+        assert report["correct"] == expected["correct"]
+        assert report["count"] == expected["count"]
         assert report["accuracy"] == expected["accuracy"]
         assert report["test_loss"] == pytest.approx(expected["test_loss"], rel=0, abs=1e-6)
         assert report["test_loss"] == reports[0]["test_loss"]
-        assert all((report["before"][name] == buffer) == (rank == 0) for name, buffer in reports[0]["before"].items())
-        assert report["after"] == reports[0]["before"], "rank 0's statistics, on every rank"
+        for name, values in report["before"].items():
+            assert (values == statistics[name]) == (rank == 0)
+        assert report["after"] == statistics, "rank 0's statistics, on every rank"
 
 
 def test_evaluation_on_one_rank_is_that_of_single(alone, monkeypatch):
-    monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if name != "RANK"})
+    environment = dict(os.environ)
+    environment.pop("RANK", None)
+    monkeypatch.setattr(os, "environ", environment)
     here()
     dist.init_process_group("gloo")
     try:
@@ -173,20 +179,25 @@ def test_evaluation_on_one_rank_is_that_of_single(alone, monkeypatch):
 def test_ddp_trains_one_model(launches, monkeypatch):
     folder, code, text = launches["ddp"]
     assert code == 0, text
-    reports = [json.loads((folder / name).read_text()) for name in ["ddp.json", "ddp.rank1.json"]]
-    weights = [report["weights"] for report in reports]
-    assert weights[0] == weights[1], "the same weights on both ranks before every step, to the last bit"
-    assert len(set(weights[0])) == len(weights[0]) == 4, "512 pictures are four batches of 128, and each step learns"
-    assert all(one != two for one, two in zip(*(report["losses"] for report in reports), strict=True)), "unlike parts"
+    reports = launches["ddp"].reports("ddp", 2)
+    one, two = reports
+    assert one["weights"] == two["weights"], "on both ranks before every step, to the last bit"
+    assert len(one["weights"]) == 4, "512 pictures are four batches of 128"
+    assert len(set(one["weights"])) == 4, "each step learns"
+    for loss, other in zip(one["losses"], two["losses"], strict=True):
+        assert loss != other, "unlike parts"
+
+    # What was saved is what was tested.
     monkeypatch.chdir(folder)
     monkeypatch.setattr(cifar10, "ATTACHED", folder / "nothing attached")
     state = torch.load("ddp.pt", weights_only=True)
     assert not [name for name in state if "module." in name]
     model = ResNet()
     model.load_state_dict(state)
-    scores = single.evaluate(model, Pictures(False, 101), Place(0, 0, 1, torch.device("cpu"), "gloo"))
+    scores = single.evaluate(model, Pictures(False, 101), ALONE)
     for report in reports:
-        assert (report["correct"], report["count"]) == (scores["correct"], 101), "what was saved is what was tested"
+        assert report["correct"] == scores["correct"]
+        assert report["count"] == 101
         assert report["test_loss"] == pytest.approx(scores["test_loss"], abs=1e-5)
 
 
@@ -205,16 +216,26 @@ def test_single_on_two_ranks_trains_two_models(results):
     assert one["test_loss"] != two["test_loss"]
 
 
+def is_mute(ended: Launch) -> bool:
+    """Whether torchrun stumbled over a rank's error file, and named no culprit."""
+    return "Root Cause" not in ended.text and "JSONDecodeError" in ended.text
+
+
 def test_torchrun_blames_the_rank_that_failed(launches, work):
-    """Ten of ten. The other rank fails as well when the connection breaks, but later, and because of it."""
+    """Ten of ten. The other rank fails, too, but later, as the connection breaks because of it."""
     tries = [each for name, each in launches.items() if name.startswith("raises")]
     assert len(tries) == 10
-    # Now and then torchrun ends the other rank just while that one writes its error file, stumbles over
-    # the empty file, and dies without naming anyone. Such a launch says nothing about our programs: it is repeated.
-    mute = [each for each in tries if "Root Cause" not in each.text and "JSONDecodeError" in each.text]
+
+    # Now and then torchrun ends the other rank just while that one writes its error file, stumbles
+    # over the empty file, and dies without naming anyone. Such a launch says nothing about our
+    # programs: it is repeated.
+    mute = [each for each in tries if is_mute(each)]
     assert len(mute) < 3, mute[0].text
-    again = launch(work, {f"again {n}": RAISES for n in range(len(mute))}) if mute else {}
-    for _, code, text in [each for each in [*tries, *again.values()] if each not in mute]:
+    judged = [each for each in tries if each not in mute]
+    if mute:
+        repeated = launch(work, {f"again {n}": RAISES for n in range(len(mute))})
+        judged.extend(repeated.values())
+    for _, code, text in judged:
         assert code == 1
         cause = text.partition("Root Cause (first observed failure):")[2]
         assert re.findall(r"^  rank +: (\d+) ", cause, re.MULTILINE) == ["1"], text

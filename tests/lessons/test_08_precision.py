@@ -1,11 +1,23 @@
-"""Lesson 08 where its notebook does not look: formats of other machines, every spacing, what is said of GradScaler."""
+"""Lesson 08 where its notebook does not look.
 
+Formats of other machines, every spacing, what is said of GradScaler; and each training beside one
+in float64, by hand.
+"""
+
+import copy
 import warnings
 
 import pytest
 import torch
+from ranks import launch
+from torch import nn
+from torch.nn import functional as F
 
+import amp
 import dtypes
+import rooms
+import seedset
+import vanish
 from dtypes import FORMATS, best_dtype, bits, spacing, units
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
@@ -91,3 +103,128 @@ def test_what_the_last_section_says_of_the_scaler() -> None:
         off = torch.amp.GradScaler("cpu", enabled=False)
         step(off, w, optimizer, 2.0)
     assert torch.allclose(w, torch.tensor(0.9)) and off.get_scale() == 1
+
+
+STEPS = 24
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> list[dict]:
+    """What each of two ranks reported of amp.py."""
+    folder = tmp_path_factory.mktemp("two")
+    return launch(folder, 2, str(rooms.program("amp")), "--steps", str(STEPS)).reports("amp", 2)
+
+
+def test_a_gradient_is_clipped_at_its_true_size(two) -> None:
+    """By hand, in float64: unscaled first, fp16 moves the weights as far as fp32 does."""
+    model = amp.network(CPU).double()
+    x = torch.randn(16, 32).double()
+    F.cross_entropy(model(x), torch.arange(16) % 10).backward()
+    norm = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm().item()
+    assert norm > 0.1
+    for report in two:
+        for way, scale in [("fp32", 1), ("mended", 1), ("wrong order", 1024)]:
+            clipped = report["clipped"][way]
+            assert clipped["norm"] == pytest.approx(scale * norm, rel=0.01)
+            assert clipped["moved"] == pytest.approx(0.1 / scale, rel=0.02)
+
+
+def overflows(model: nn.Module, x: torch.Tensor, y: torch.Tensor, scale: float) -> bool:
+    """Whether fp16 has no number for a gradient of the loss when it is multiplied by `scale`."""
+    model.zero_grad()
+    with torch.autocast("cpu", torch.float16):
+        loss = F.cross_entropy(model(x), y)
+    (scale * loss).backward()
+    return not all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_training_in_fp16_follows_one_process_in_float64(two) -> None:
+    """The mean gradient of both ranks, each with its own data; if one overflows, none steps."""
+    right = amp.network(CPU).double()
+    begin = amp.weights(right)
+    generators = [torch.Generator().manual_seed(rank) for rank in range(2)]
+    scale = 2.0**24
+    good = 0
+    scales = []
+    skipped = []
+    for step in range(STEPS):
+        batches = []
+        for generator in generators:
+            x = torch.randn(16, 32, generator=generator)
+            batches.append((x, torch.randint(10, (16,), generator=generator)))
+        if step == two[0]["bad"]:
+            batches[1][0][0, 0] = 1e6
+        scales.append(scale)
+        short = amp.network(CPU)
+        nn.utils.vector_to_parameters(amp.weights(right).float(), short.parameters())
+        if any(overflows(short, x, y, scale) for x, y in batches):
+            skipped.append(step)
+            scale /= 2
+            good = 0
+            continue
+        right.zero_grad()
+        for x, y in batches:
+            (F.cross_entropy(right(x.double()), y) / 2).backward()
+        with torch.no_grad():
+            for parameter in right.parameters():
+                parameter -= 0.1 * parameter.grad
+        good += 1
+        if good == 6:
+            scale *= 2
+            good = 0
+
+    assert two[0]["bad"] in skipped
+    assert 0 < len(skipped) < STEPS / 2
+    for story in (report["story"] for report in two):
+        assert story["scale"] == scales
+        assert [step for step, moved in enumerate(story["moved"]) if moved == 0] == skipped
+        weights = torch.tensor(story["weights"], dtype=torch.float64)
+        assert (weights - amp.weights(right)).norm() < 0.01 * (amp.weights(right) - begin).norm()
+
+
+def test_a_scaled_loss_has_the_gradient_of_the_loss() -> None:
+    exact = vanish.gradients(torch.float32, 1.0, CPU)
+    scaled = vanish.gradients(torch.float16, 2.0**16, CPU)
+    for gradient, right in zip(scaled, exact, strict=True):
+        assert (gradient - right).norm() < 0.05 * right.norm()
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("fp32", 1e-4), ("fp16", 0.05)])
+def test_a_run_is_sgd_with_momentum(name, tolerance, monkeypatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(10, 192, generator=generator)
+    data = {}
+    for split, count in [("train", 300), ("test", 200)]:
+        y = torch.randint(10, (count,), generator=generator)
+        data[split] = (centres[y] / 4 + torch.randn(count, 192, generator=generator), y)
+
+    # By hand, in float64: the same first weights and the same batches.
+    torch.manual_seed(3)
+    model = seedset.network()
+    state = torch.get_rng_state()
+
+    def drawn() -> nn.Sequential:
+        """The network whose weights the program has just drawn; we look at them afterwards."""
+        torch.set_rng_state(state)
+        return model
+
+    right = copy.deepcopy(model).double()
+    begin = amp.weights(right)
+    speeds = [torch.zeros_like(parameter) for parameter in right.parameters()]
+    x, y = data["train"]
+    for _ in range(20):
+        batch = torch.randint(len(y), (128,))
+        right.zero_grad()
+        F.cross_entropy(right(x[batch].double()), y[batch]).backward()
+        with torch.no_grad():
+            for parameter, speed in zip(right.parameters(), speeds, strict=True):
+                speed.mul_(0.9).add_(parameter.grad)
+                parameter -= 0.05 * speed
+    x, y = data["test"]
+    accuracy = (right(x.double()).argmax(1) == y).double().mean().item()
+
+    monkeypatch.setattr(seedset, "network", drawn)
+    run = seedset.train(name, 3, data, 20, CPU)
+    way = (amp.weights(right) - begin).norm()
+    assert (amp.weights(model) - amp.weights(right)).norm() < tolerance * way
+    assert run["accuracy"] == pytest.approx(accuracy, abs=2 / 200)

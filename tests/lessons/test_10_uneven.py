@@ -1,27 +1,18 @@
 """Lesson 10 where its notebook does not look: an evaluation of which some ranks have no sample, and three ranks."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from ranks import launch
 
-import rooms
 from devices import Place
-from exact import tally
-from exam import exam
+from exam import CENTRES, exam
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "programs"
 SIZES = [1, 2, 3, 10, 31, 61, 62, 97]  # on three ranks: no sample for one or two of them, and batches of all sizes
 
 PROGRAM = f"""
 import torch, torch.distributed as dist
 from devices import here, report
-from exact import evaluate, gather
+from exact import evaluate, gather, medians
 from exam import exam
 from momentum import train
 
@@ -31,7 +22,8 @@ model, x, y = exam(place)
 scores = [evaluate(model, x[:n], y[:n], place) for n in {SIZES}]
 orders = [gather(torch.arange(n)[place.rank :: place.world_size], place).tolist() for n in {SIZES}]
 found = {{way: train(way, place)["ends"] for way in ["SGD, mended", "ZeRO", "ZeRO, mended"]}}
-report("three", place, scores=scores, orders=orders, found=found)
+median = medians(model, x, y, place)
+report("three", place, scores=scores, orders=orders, found=found, median=median)
 dist.destroy_process_group()
 """
 
@@ -41,27 +33,36 @@ def three(tmp_path_factory) -> list[dict]:
     """What each of three ranks reported."""
     folder = tmp_path_factory.mktemp("three")
     (folder / "three.py").write_text(PROGRAM)
-    settings = {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run(
-        [sys.executable, PROGRAMS / "torchruns.py"],
-        input=json.dumps([[str(folder), 3, ["three.py"]]]),
-        text=True,
-        env=os.environ | settings,
-        timeout=60,
-        check=True,
-    )
-    assert (folder / "exit").read_text() == "0", (folder / "log").read_text()
-    return [json.loads((folder / f"three.{ending}").read_text()) for ending in ["json", "rank1.json", "rank2.json"]]
+    return launch(folder, 3, "three.py").reports("three", 3)
+
+
+def by_hand() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The test set's points, classes and losses: the nearer a centre, the larger the score."""
+    model, x, y = exam(Place(0, 0, 1, torch.device("cpu"), "gloo"))
+    x = x / (1 + model[0].eps) ** 0.5  # a batch norm that has seen nothing
+    scores = -torch.cdist(x, torch.tensor(CENTRES, dtype=torch.float64)).square() / 2
+    losses = -scores.log_softmax(1)[torch.arange(len(y)), y]
+    return x, y, losses
 
 
 def test_an_evaluation_is_exact_even_where_a_rank_has_nothing(three):
-    model, x, y = exam(Place(0, 0, 1, torch.device("cpu"), "gloo"))
+    x, y, losses = by_hand()
+    correct = torch.cdist(x, torch.tensor(CENTRES, dtype=torch.float64)).argmin(1) == y
     for number, n in enumerate(SIZES):
-        right, loss, count = tally(model, x[:n], y[:n]).tolist()
+        right = int(correct[:n].sum())
         for rank in three:
             score = rank["scores"][number]
-            assert (score["right"], score["count"]) == (right, count) == (right, n)
-            assert score["loss"] == pytest.approx(loss / n, rel=1e-12)
+            assert (score["right"], score["count"]) == (right, n)
+            assert score["accuracy"] == right / n
+            assert score["loss"] == pytest.approx(losses[:n].mean().item(), rel=1e-9)
+
+
+def test_a_median_is_that_of_all_losses(three):
+    losses = by_hand()[2]
+    own = [losses[rank::3].median().item() for rank in range(3)]
+    for rank in three:
+        assert rank["median"]["exact"] == pytest.approx(losses.median().item(), rel=1e-9)
+        assert rank["median"]["mean"] == pytest.approx(sum(own) / 3, rel=1e-9)
 
 
 def test_what_is_gathered_stands_in_the_order_of_the_test_set(three):

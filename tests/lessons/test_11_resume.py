@@ -1,4 +1,7 @@
-"""Lesson 11 where its notebook does not look: saves that fail, files in every condition, stops after any step."""
+"""Lesson 11 where its notebook does not look.
+
+Saves that fail, files in every condition, stops after any step.
+"""
 
 import os
 import resource
@@ -12,7 +15,7 @@ import torch.distributed as dist
 
 import rooms
 from atomic import replacing
-from checkpoint import CheckpointError, load, newest, place_of, prune, save, usable
+from checkpoint import CheckpointError, load, newest, path_of, prune, save, usable
 from devices import Place
 from learner import Training
 
@@ -29,14 +32,17 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["state.pt"]
 
 
-@pytest.mark.parametrize(("size", "room"), [(10**5, 10_000), (1000, 100), (1000, 5000)])  # torch fails in three ways
+# torch fails in three ways.
+@pytest.mark.parametrize(("size", "room"), [(10**5, 10_000), (1000, 100), (1000, 5000)])
 def test_a_full_disk_is_an_error_and_no_checkpoint(size: int, room: int, tmp_path: Path) -> None:
     path = tmp_path / "state.pt"
     save({"step": 1}, path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))  # as on a disk with no room for more, on any Unix
+    # As on a disk with no room for more, on any Unix.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    complaint = r"state\.pt could not be saved: .*File too large"
     try:
-        with pytest.raises(CheckpointError, match=r"state\.pt could not be saved: .*File too large"):
+        with pytest.raises(CheckpointError, match=complaint):
             save({"weights": torch.zeros(size)}, path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -73,11 +79,12 @@ def test_any_wrong_byte_in_the_weights_is_found(tmp_path: Path) -> None:
 def test_ranks_agree_on_the_newest_that_all_hold(tmp_path: Path) -> None:
     for rank, steps in enumerate([(8, 16, 24), (8, 16)]):
         for step in steps:
-            save({"step": step}, place_of(tmp_path, step, rank, 2))
-    save({"step": 4}, place_of(tmp_path, 4, 0, 1))  # when there was one rank: both may start from that
+            save({"step": step}, path_of(tmp_path, step, rank, 2))
+    # When there was one rank: both may start from that.
+    save({"step": 4}, path_of(tmp_path, 4, 0, 1))
     said = []
     assert newest([usable(tmp_path, rank, 2, said.append) for rank in (0, 1)]) == (16, 2)
-    os.truncate(place_of(tmp_path, 16, 0, 2), 100)
+    os.truncate(path_of(tmp_path, 16, 0, 2), 100)
     assert newest([usable(tmp_path, rank, 2, said.append) for rank in (0, 1)]) == (8, 2)
     assert len(said) == 1 and "step-000016.rank-0-of-2.pt" in said[0]
     assert newest([usable(tmp_path, 0, 1)]) == (24, 2)
@@ -86,7 +93,7 @@ def test_ranks_agree_on_the_newest_that_all_hold(tmp_path: Path) -> None:
     prune(tmp_path, 1, 2)
     assert sorted(usable(tmp_path, 1, 2, said.append)) == [(4, 1), (8, 2), (16, 2)]
     prune(tmp_path, 0, 2)
-    assert not place_of(tmp_path, 8, 0, 2).exists() and place_of(tmp_path, 24, 0, 2).exists()
+    assert not path_of(tmp_path, 8, 0, 2).exists() and path_of(tmp_path, 24, 0, 2).exists()
 
 
 @pytest.fixture
@@ -111,7 +118,9 @@ def test_a_stop_after_any_step_changes_no_bit(alone: Place, tmp_path: Path) -> N
         again.restore(load(tmp_path / f"{stop}.pt"))
         assert list(again.steps()) == list(range(stop + 1, 41))
         assert again.losses == whole.losses
-        pairs = zip(again.model.state_dict().values(), whole.model.state_dict().values(), strict=True)
+        resumed = again.model.state_dict().values()
+        uninterrupted = whole.model.state_dict().values()
+        pairs = zip(resumed, uninterrupted, strict=True)
         assert all(torch.equal(*pair) for pair in pairs)
 
 
@@ -121,10 +130,15 @@ def test_a_batch_that_ranks_cannot_share_is_refused(alone: Place) -> None:
 
 
 def test_a_rank_that_loses_torchrun_while_it_imports_torch_ends(tmp_path: Path) -> None:
-    """Its parent leaves when it has begun to import torch; its partner never comes, and has 60 s to do so."""
-    program = rooms.program("resume")
-    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "PYTHON": sys.executable, "PROGRAM": str(program)}
-    parent = ["bash", "-c", '"$PYTHON" "$PROGRAM" & until grep -q libtorch /proc/$!/maps; do sleep 0.05; done']
-    done = subprocess.run(parent, cwd=tmp_path, env=os.environ | place, capture_output=True, text=True, timeout=200)
+    """Its parent leaves when it has begun to import torch.
+
+    Its partner never comes, and has 60 s to do so.
+    """
+    env = os.environ | {"PYTHON": sys.executable, "PROGRAM": str(rooms.program("resume"))}
+    env |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "PYTHONPATH": rooms.python_path()}
+    script = '"$PYTHON" "$PROGRAM" & until grep -q libtorch /proc/$!/maps; do sleep 0.05; done'
+    parent = ["bash", "-c", script]
+    options = {"capture_output": True, "text": True, "timeout": 200}
+    done = subprocess.run(parent, cwd=tmp_path, env=env, **options)
     assert "torchrun is gone" in done.stderr  # read to the end: the rank held it open until then

@@ -1,5 +1,8 @@
-"""Lesson 12 where its notebook does not look: whose processes `spy.py` finds, what it says where it may not look, and
-that the index names sections that exist."""
+"""Lesson 12 where its notebook does not look.
+
+Whose processes `spy.py` finds, what it says where it may not look, and that the index names
+sections that exist.
+"""
 
 import ast
 import os
@@ -21,7 +24,10 @@ SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator:
-    """Starts a process that sleeps, from a file, in a folder, as some rank or as none; all are ended afterwards."""
+    """Starts a process that sleeps, from a file, in a folder, as some rank or as none.
+
+    All are ended afterwards.
+    """
     with ExitStack() as stack:
 
         def run(name: str, folder: str, rank: int | None) -> int:
@@ -29,8 +35,10 @@ def start(tmp_path: Path) -> Iterator:
             place.mkdir(exist_ok=True)
             (place / name).write_text(SLEEPER)
             env = {key: value for key, value in os.environ.items() if key != "RANK"}
-            env |= {} if rank is None else {"RANK": str(rank)}
-            process = subprocess.Popen([sys.executable, name], cwd=place, env=env, stdout=subprocess.PIPE)
+            if rank is not None:
+                env["RANK"] = str(rank)
+            command = [sys.executable, name]
+            process = subprocess.Popen(command, cwd=place, env=env, stdout=subprocess.PIPE)
             stack.enter_context(process)
             stack.callback(process.kill)
             process.stdout.readline()
@@ -39,7 +47,7 @@ def start(tmp_path: Path) -> Iterator:
         yield run
 
 
-def test_only_the_ranks_of_this_program_in_this_folder_are_found(start, tmp_path, monkeypatch) -> None:
+def test_only_ranks_of_this_program_in_this_folder_are_found(start, tmp_path, monkeypatch) -> None:
     own = {rank: start("train.py", "here", rank) for rank in (1, 0)}
     start("train.py", "elsewhere", 0)
     start("train.py", "here", None)  # as torchrun, or the same program alone
@@ -62,11 +70,13 @@ def fake(folder: Path, script: str) -> str:
 def test_a_machine_that_lets_nobody_look_is_said_in_a_sentence(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", fake(tmp_path, "echo 'Error: Permission Denied' >&2; exit 1"))
     me = psutil.Process()
-    assert spy.stack(me) == (f"py-spy may not look into process {me.pid} here: Error: Permission Denied",)
+    sentence = f"py-spy may not look into process {me.pid} here: Error: Permission Denied"
+    assert spy.stack(me) == (sentence,)
 
 
 def test_the_main_thread_is_shown_and_no_other(tmp_path, monkeypatch) -> None:
-    threads = ["Process 1: python", 'Thread 2 (idle): "MainThread"', "    wait (a.py:1)", "    main (b.py:2)"]
+    threads = ["Process 1: python", 'Thread 2 (idle): "MainThread"']
+    threads += ["    wait (a.py:1)", "    main (b.py:2)"]
     threads += ['Thread 3 (idle): "pool"', "    run (c.py:3)"]
     (tmp_path / "dump").write_text("\n".join(threads))
     monkeypatch.setenv("PATH", fake(tmp_path, f"cat {tmp_path}/dump"))
@@ -83,9 +93,10 @@ def test_without_py_spy_it_says_so_and_ends(tmp_path, monkeypatch, capsys) -> No
 def entries() -> list[list[str | None]]:
     """The arguments of each `meet(…)` in the lesson that are plain texts; None for the others."""
     cells = re.findall(r"^```python.*?\n(.*?)^```", SOURCE, re.MULTILINE | re.DOTALL)
-    calls = [node for cell in cells if cell[0] not in "%!" for node in ast.walk(ast.parse(cell))]
-    calls = [node for node in calls if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "meet"]
-    return [[getattr(argument, "value", None) for argument in call.args] for call in calls]
+    nodes = [node for cell in cells if cell[0] not in "%!" for node in ast.walk(ast.parse(cell))]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    meets = [call for call in calls if getattr(call.func, "id", "") == "meet"]
+    return [[getattr(argument, "value", None) for argument in meet.args] for meet in meets]
 
 
 def test_every_entry_of_the_index_names_a_section_and_both_languages() -> None:

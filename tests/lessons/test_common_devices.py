@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+from datetime import timedelta
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 
 import loader
-from devices import Place, choose, here, low_precision, report
-from loader import MEAN, STD, Pictures, as_is, augment, normalise
+from devices import Place, choose, here, low_precision, report, start
+from loader import MEAN, STD, Pictures, as_is, augment, loading, normalise
 
 CPU = torch.device("cpu")
 
@@ -40,18 +41,27 @@ def test_choose(gpus, ranks):
 
 @pytest.mark.parametrize(("gpus", "ranks"), list(itertools.product(range(10), range(1, 10))))
 def test_choose_keeps_its_promises(gpus, ranks):
-    devices, backends = zip(*(choose(gpus, ranks, local_rank) for local_rank in range(ranks)), strict=True)
+    devices, backends = zip(
+        *(choose(gpus, ranks, local_rank) for local_rank in range(ranks)), strict=True
+    )
     assert len(set(backends)) == 1, "ranks with different backends never meet"
     assert set(devices) <= {"cpu"} | {f"cuda:{gpu}" for gpu in range(gpus)}
     assert ("cpu" in devices) == (gpus == 0)
-    assert len(set(devices)) == max(1, min(gpus, ranks)), "no GPU stands idle while ranks share another"
+    assert len(set(devices)) == max(1, min(gpus, ranks)), (
+        "no GPU stands idle while ranks share another"
+    )
     if backends[0] == "nccl":
         assert len(set(devices)) == ranks, "nccl refuses two ranks on one GPU"
 
 
 @pytest.mark.parametrize(
     ("capability", "expected"),
-    [((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16), (None, torch.bfloat16)],
+    [
+        ((7, 5), torch.float16),
+        ((8, 0), torch.bfloat16),
+        ((9, 0), torch.bfloat16),
+        (None, torch.bfloat16),
+    ],
     ids=["T4", "A100", "H100", "CPU"],
 )
 def test_low_precision(capability, expected):
@@ -62,7 +72,9 @@ def test_low_precision(capability, expected):
 def environment(monkeypatch):
     """The environment without torchrun's variables. Whatever a test writes into it is gone afterwards."""
     ours = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-    monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if name not in ours})
+    monkeypatch.setattr(
+        os, "environ", {name: value for name, value in os.environ.items() if name not in ours}
+    )
     return os.environ
 
 
@@ -80,27 +92,72 @@ def test_here_without_torchrun_is_rank_0_of_1(environment):
 
 
 @pytest.mark.parametrize(
-    ("gpus", "device", "backend"), [(0, "cpu", "gloo"), (1, "cuda:0", "gloo"), (2, "cuda:1", "nccl")]
+    ("gpus", "device", "backend"),
+    [(0, "cpu", "gloo"), (1, "cuda:0", "gloo"), (2, "cuda:1", "nccl")],
 )
 def test_here_believes_torchrun(environment, monkeypatch, gpus, device, backend):
     """Rank 5 of 6 is the second of 2 on its machine: it is those 2 that must get by with the machine's GPUs."""
     current = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "set_device", current.append)
-    environment.update(RANK="5", LOCAL_RANK="1", WORLD_SIZE="6", LOCAL_WORLD_SIZE="2", MASTER_PORT="29411")
+    environment.update(
+        RANK="5", LOCAL_RANK="1", WORLD_SIZE="6", LOCAL_WORLD_SIZE="2", MASTER_PORT="29411"
+    )
     assert here() == Place(5, 1, 6, torch.device(device), backend)
     assert current == ([device] if gpus else [])
     assert environment["MASTER_PORT"] == "29411"
+
+
+@pytest.mark.parametrize(
+    ("device", "backend", "bound"),
+    [("cpu", "gloo", None), ("cuda:1", "gloo", None), ("cuda:1", "nccl", torch.device("cuda:1"))],
+)
+def test_a_group_is_bound_to_a_gpu_on_nccl_alone(device, backend, bound):
+    assert Place(1, 1, 2, torch.device(device), backend).bound == bound
+
+
+@pytest.mark.parametrize(("asked", "limit"), [({}, 60), ({"seconds": 7}, 7)])
+def test_start_makes_a_group_with_this_limit(environment, asked, limit):
+    here()
+    start(Place(0, 0, 1, CPU, "gloo"), **asked)
+    try:
+        assert dist.get_backend() == "gloo"
+        assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
+        backend = dist.group.WORLD._get_backend(CPU)
+        assert backend.options._timeout == timedelta(seconds=limit)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_start_binds_a_group_to_what_the_place_says(monkeypatch):
+    """nccl cannot start here: what it would be started with is looked at instead."""
+    made = {}
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **more: made.update(more))
+    gpu = torch.device("cuda:1")
+    start(Place(1, 1, 2, gpu, "nccl"))
+    assert made["device_id"] == gpu
+    start(Place(1, 1, 2, gpu, "gloo"))
+    assert made["device_id"] is None
 
 
 def test_every_rank_reports_into_its_own_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for rank in range(3):
         report("squares", Place(rank, 0, 3, CPU, "gloo"), square=rank * rank, list=[1.5, None])
-    assert {path.name for path in tmp_path.iterdir()} == {"squares.json", "squares.rank1.json", "squares.rank2.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "squares.json",
+        "squares.rank1.json",
+        "squares.rank2.json",
+    }
     for rank, name in enumerate(["squares.json", "squares.rank1.json", "squares.rank2.json"]):
         read = json.loads((tmp_path / name).read_text())
-        expected = {"rank": rank, "world_size": 3, "backend": "gloo", "square": rank * rank, "list": [1.5, None]}
+        expected = {
+            "rank": rank,
+            "world_size": 3,
+            "backend": "gloo",
+            "square": rank * rank,
+            "list": [1.5, None],
+        }
         assert expected.items() <= read.items()
         assert read["torch"] == torch.__version__
         assert read["device"] == f"CPU, {os.cpu_count()} cores"
@@ -108,7 +165,9 @@ def test_every_rank_reports_into_its_own_file(tmp_path, monkeypatch):
 
 def noise(n: int, height: int = 32, width: int = 32) -> torch.Tensor:
     """Pictures without a zero, so that padding can be told from a picture."""
-    return torch.randint(1, 256, (n, 3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        1, 256, (n, 3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
@@ -122,12 +181,18 @@ def test_augment_keeps_shape_and_type(dtype):
 
 @pytest.mark.parametrize("padding", [0, 1, 2])
 def test_augment_makes_every_shift_and_mirror_and_nothing_else(padding):
-    copies, height, width = 400, 6, 5  # a height unlike the width shows whether the two are mixed up
+    copies, height, width = (
+        400,
+        6,
+        5,
+    )  # a height unlike the width shows whether the two are mixed up
     pictures = noise(3, height, width)
     padded = torch.nn.functional.pad(pictures, (padding,) * 4)
     shifts = list(itertools.product(range(2 * padding + 1), repeat=2))
     views = [padded[:, :, top : top + height, left : left + width] for top, left in shifts]
-    allowed = torch.stack([*views, *(view.flip(-1) for view in views)], dim=1)  # (3, 2 × shifts, 3, height, width)
+    allowed = torch.stack(
+        [*views, *(view.flip(-1) for view in views)], dim=1
+    )  # (3, 2 × shifts, 3, height, width)
     torch.manual_seed(0)
     made = augment(pictures.repeat_interleave(copies, dim=0), padding).unflatten(0, (3, copies))
     for own, views in zip(made, allowed, strict=True):
@@ -136,20 +201,31 @@ def test_augment_makes_every_shift_and_mirror_and_nothing_else(padding):
         counts = same.sum(0)
         assert counts.min() > 0, "each view occurs"
         assert counts.max() < 5 * copies / len(views)
-        assert abs(same[:, len(shifts) :].sum() / copies - 0.5) < 0.1, "every second one is mirrored"
+        assert abs(same[:, len(shifts) :].sum() / copies - 0.5) < 0.1, (
+            "every second one is mirrored"
+        )
 
 
 def test_augment_without_padding_and_mirror_is_identity(monkeypatch):
     x = noise(5)
-    monkeypatch.setattr(loader.torch, "rand", lambda *shape, device=None: torch.full(shape, 0.5, device=device))
+    monkeypatch.setattr(
+        loader.torch, "rand", lambda *shape, device=None: torch.full(shape, 0.5, device=device)
+    )
     assert torch.equal(augment(x, padding=0), x)
-    monkeypatch.setattr(loader.torch, "rand", lambda *shape, device=None: torch.zeros(shape, device=device))
+    monkeypatch.setattr(
+        loader.torch, "rand", lambda *shape, device=None: torch.zeros(shape, device=device)
+    )
     assert torch.equal(augment(x, padding=0), x.flip(-1))
 
 
 def test_normalise():
-    levels = [[round(255 * (mean - std)), round(255 * (mean + std))] for mean, std in zip(MEAN, STD, strict=True)]
-    x = torch.tensor(levels, dtype=torch.uint8)[None, :, None, :].repeat(4, 1, 32, 16)  # (4, 3, 32, 32)
+    levels = [
+        [round(255 * (mean - std)), round(255 * (mean + std))]
+        for mean, std in zip(MEAN, STD, strict=True)
+    ]
+    x = torch.tensor(levels, dtype=torch.uint8)[None, :, None, :].repeat(
+        4, 1, 32, 16
+    )  # (4, 3, 32, 32)
     y = normalise(x)
     assert (y.shape, y.dtype) == (x.shape, torch.float32)
     assert y.is_contiguous(memory_format=torch.channels_last)
@@ -165,7 +241,10 @@ def pictures(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("cifar10.ATTACHED", tmp_path / "nothing attached")
     (tmp_path / "data").mkdir()
-    torch.save({"train": (noise(101), torch.arange(101)), "test": (noise(7), torch.arange(7))}, "data/generated.pt")
+    torch.save(
+        {"train": (noise(101), torch.arange(101)), "test": (noise(7), torch.arange(7))},
+        "data/generated.pt",
+    )
     return Pictures(train=True)
 
 
@@ -182,6 +261,16 @@ def test_pictures_come_as_whole_batches(pictures):
     for x, y in batches:
         assert (x.dtype, y.dtype) == (torch.uint8, torch.int64)
         assert torch.equal(x, pictures.x[y]), "each picture keeps its label"
+
+
+def test_training_takes_whole_batches_only(pictures):
+    batches = list(DataLoader(pictures, 25, **loading(0, CPU)))
+    assert [len(y) for _, y in batches] == [25, 25, 25, 25]
+    x, y = batches[-1]
+    assert torch.equal(x, pictures.x[y])
+    assert not loading(0, CPU)["pin_memory"]
+    assert loading(3, torch.device("cuda:0")) == loading(3, CPU) | {"pin_memory": True}
+    assert loading(3, CPU)["num_workers"] == 3
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 150])

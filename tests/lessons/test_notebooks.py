@@ -1,134 +1,101 @@
-"""The notebooks as their readers meet them: run whole, each from an empty folder, and as they are committed."""
+"""Every lesson as its readers meet it: run whole, from an empty folder, solved and unsolved.
+
+Ranks are forked from torchrun where nothing in the lesson can tell (scripts/run_forked.py). A
+lesson that was green on this machine, and of which nothing has changed, is left out: stamps.py.
+"""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook, new_output
+import stamps
+from nbformat.v4 import new_code_cell, new_notebook
+from whole import SOLVED, STRICT, both, complaints
 
 import rooms
 
 ROOT = Path(__file__).resolve().parents[2]
-SOLVED = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
-COMMITTED = sorted((ROOT / "notebooks").glob("*.ipynb")) + SOLVED
-
-# In every launched program a deprecation is an error. Exceptions are torch's own, as "message": torch version.
-DEPRECATED = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
-TORCHS_OWN = {"`torch.jit.script_method` is deprecated": "2.10, when Inductor is imported"}
-FILTERS = [f"error::{kind}" for kind in DEPRECATED] + [f"ignore:{message}" for message in TORCHS_OWN]
-
-
-def sections(path: Path) -> dict[str, list[nbformat.NotebookNode]]:
-    """The code cells under each heading."""
-    found, heading = {}, ""
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "markdown":
-            headings = re.findall(r"^#+ .*", cell.source, re.MULTILINE)
-            heading = headings[-1] if headings else heading
-        else:
-            found.setdefault(heading, []).append(cell)
-    return found
-
-
-def both(solved: Path, folder: Path) -> Path:
-    """The solved notebook, then, in the same kernel, the unsolved sections that differ. Deprecations are errors.
-
-    The workshop runs unsolved only, as a class begins it: solved, its programs are those of the lessons.
-    """
-    cells, unsolved = [], sections(ROOT / "notebooks" / solved.name)
-    first = unsolved if solved.stem == "workshop" else sections(solved)
-    for section in first.values():
-        for cell in section:
-            cells.append(cell)
-            if "from launch import" in cell.source:
-                cells.append(new_code_cell(f'import os\nos.environ["PYTHONWARNINGS"] = {",".join(FILTERS)!r}'))
-    different = 0
-    for heading, section in first.items():
-        if [cell.source for cell in section] != [cell.source for cell in unsolved[heading]]:
-            cells += [new_code_cell(cell.source) for cell in unsolved[heading]]
-            different += 1
-    assert different >= 2 or solved.stem == "workshop", "a lesson has at least two exercises"
-    metadata = nbformat.read(solved, as_version=4).metadata
-    nbformat.write(new_notebook(cells=cells, metadata=metadata), folder / solved.name)
-    return folder / solved.name
+OPTIONS = ["--quick", "--forked", "--limit", "120"]
 
 
 def run(notebooks: list[Path], folder: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts" / "run.py", *notebooks, "--quick", "--limit", "120"]
-    return subprocess.run(
-        [*command, "--site", folder / "site"], capture_output=True, text=True, timeout=120 * len(notebooks)
-    )
+    command = [sys.executable, ROOT / "scripts" / "run.py", *notebooks, *OPTIONS]
+    command += ["--site", folder / "site", "--executed", folder / "executed"]
+    limit = 600 + 120 * len(notebooks)  # run.py has one for each cell
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit)
 
 
-def test_every_notebook_runs_from_an_empty_folder(tmp_path: Path) -> None:
-    done = run([both(path, tmp_path) for path in SOLVED], tmp_path)
-    print(done.stdout)  # with `-rP`: seconds of each
-    assert done.returncode == 0, done.stdout + done.stderr
+def results(said: str) -> dict[str, str]:
+    """Lesson → "ok", or what run.py's table says of its failure."""
+    table = said.partition("seconds  result\n")[2].partition("\n\nOpen ")[0]
+    rows = re.split(r"^(\S+) +\d+  ", table, flags=re.MULTILINE)
+    return dict(zip(rows[1::2], map(str.strip, rows[2::2]), strict=True))
+
+
+class Lesson(NamedTuple):
+    """What became of one lesson."""
+
+    skipped: str  # why it was not run
+    wrong: list[str]
+
+
+@pytest.fixture(scope="module")
+def lessons(request, tmp_path_factory) -> dict[Path, Lesson]:
+    """All lessons that this session asks for, two at a time."""
+    folder = tmp_path_factory.mktemp("lessons")
+    asked = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    paths = [path for path in SOLVED if any(each.get("lesson") == path for each in asked)]
+    outcome = {}
+    made = {}
+    for path in paths:
+        prepared = both(path, folder)
+        parts = stamps.parts(prepared, OPTIONS)
+        why = stamps.changed(path.stem, parts)
+        if why:
+            made[path] = prepared, parts
+            print(f"{path.stem}: runs ({why})")
+        else:
+            place = (stamps.STAMPS / f"{path.stem}.json").relative_to(ROOT)
+            outcome[path] = Lesson(f"{path.stem}: green before, not run again ({place})", [])
+    if made:
+        done = run([prepared for prepared, _ in made.values()], folder)
+        print(done.stdout)  # with `-rP`: seconds of each
+        table = results(done.stdout)
+        for path, (_, parts) in made.items():
+            result = table.get(path.stem, f"run.py says nothing of it: {done.stderr}")
+            wrong = [result]
+            if result == "ok":
+                ran = nbformat.read(folder / "executed" / path.name, as_version=4)
+                wrong = complaints(ran)
+            if not wrong:
+                stamps.stamp(path.stem, parts)
+            outcome[path] = Lesson("", wrong)
+    return outcome
+
+
+@pytest.mark.parametrize("lesson", SOLVED, ids=lambda path: path.stem)
+def test_a_lesson_runs_from_an_empty_folder(lesson: Path, lessons: dict[Path, Lesson]) -> None:
+    if lessons[lesson].skipped:
+        pytest.skip(lessons[lesson].skipped)
+    assert not lessons[lesson].wrong, "\n".join(lessons[lesson].wrong)
 
 
 def test_a_deprecated_call_is_caught(tmp_path: Path) -> None:
     program = "from torch.cuda.amp import autocast\nautocast()\nopen('old.json', 'w').write('{}')"
     helper = rooms.program("launch").read_text()
-    cells = [f"%%writefile launch.py\n{helper}", "from launch import result", f"%%writefile old.py\n{program}"]
-    cells += ["!torchrun --standalone --nproc-per-node=1 old.py", 'result("old")']
-    strict = [*cells[:2], f'import os\nos.environ["PYTHONWARNINGS"] = {",".join(FILTERS)!r}', *cells[2:]]
-    for name, sources in [("loose", cells), ("strict", strict)]:
-        nbformat.write(new_notebook(cells=[new_code_cell(cell) for cell in sources]), tmp_path / f"{name}.ipynb")
-    assert run([tmp_path / "loose.ipynb"], tmp_path).returncode == 0
-    assert run([tmp_path / "strict.ipynb"], tmp_path).returncode == 1
-    assert "FutureWarning: `torch.cuda.amp.autocast" in (tmp_path / "site" / "strict.html").read_text()
-
-
-def problems(notebook: nbformat.NotebookNode, size: int) -> list[str]:
-    """What is wrong with a committed notebook of `size` bytes: its outputs are to be there, clean, and fit a screen."""
-    found = []
-    if not {"torch", "device", "data", "code"} <= set(notebook.metadata.get("course", {}).get("outputs", {})):
-        found.append("no outputs, or not from a named machine")
-    if size >= 200_000 + sum(len(cell.source) for cell in notebook.cells):
-        found.append(f"{size} bytes: outputs are to stay below 200 kB")
-    for number, cell in enumerate(notebook.cells, 1):
-        if cell.cell_type != "code":
-            continue
-        text = "".join(output.get("text", "") for output in cell.outputs)
-        long = 60 if cell.source.startswith("!torchrun") and "Traceback" in text else 20
-        wrong = {
-            "was not run": not cell.execution_count,
-            "holds an error": any(output.output_type == "error" for output in cell.outputs),
-            "holds a warning": "Warning" in text,
-            "names a folder of the machine": re.search(r"/(tmp|home|root|work)/", text),
-            "is longer than a screen": len(text.splitlines()) > long,
-        }
-        found += [f"cell {number} {what}: {text}" for what, is_so in wrong.items() if is_so]
-    return found
-
-
-@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: str(path.relative_to(ROOT / "notebooks")))
-def test_committed_outputs(path: Path) -> None:
-    assert not problems(nbformat.read(path, as_version=4), path.stat().st_size)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda n: None, ""),
-        (lambda n: n.metadata.course.pop("outputs"), "no outputs"),
-        (lambda n: n.metadata.course.outputs.pop("device"), "not from a named machine"),
-        (lambda n: n.cells[0].update(source="x" * 10, outputs=[new_output("stream", text="x" * 300_000)]), "200 kB"),
-        (lambda n: n.cells[0].update(execution_count=None), "was not run"),
-        (lambda n: n.cells[0].outputs.append(new_output("error", ename="E", evalue="", traceback=[])), "an error"),
-        (lambda n: n.cells[0].outputs.append(new_output("stream", text="UserWarning: old")), "a warning"),
-        (lambda n: n.cells[0].outputs.append(new_output("stream", text="see /tmp/torchelastic_x/log")), "a folder"),
-        (lambda n: n.cells[0].outputs.append(new_output("stream", text="line\n" * 21)), "a screen"),
-        (lambda n: n.cells[0].outputs.append(new_output("stream", text="Traceback\n" * 61)), "a screen"),
-    ],
-)
-def test_a_bad_output_is_noticed(change, said: str) -> None:
-    cell = new_code_cell("!torchrun --standalone x.py", execution_count=1, outputs=[new_output("stream", text="1\n")])
-    outputs = {"torch": "2.15", "device": "CPU", "data": "none", "code": "0"}
-    notebook = new_notebook(cells=[cell], metadata={"course": {"outputs": outputs}})
-    change(notebook)
-    found = problems(notebook, len(nbformat.writes(notebook)))
-    assert [said in each for each in found] == [True] * bool(said)
+    before = [f"%%writefile launch.py\n{helper}", "from launch import result"]
+    after = [f"%%writefile old.py\n{program}"]
+    after += ["!torchrun --standalone --nproc-per-node=1 old.py", 'result("old")']
+    for name, sources in {"loose": before + after, "strict": [*before, STRICT, *after]}.items():
+        cells = [new_code_cell(source) for source in sources]
+        nbformat.write(new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
+    done = run([tmp_path / "loose.ipynb", tmp_path / "strict.ipynb"], tmp_path)
+    told = results(done.stdout)
+    assert told["loose"] == "ok", done.stdout + done.stderr
+    assert told["strict"].startswith('FAILED in cell 6: result("old")')
+    page = (tmp_path / "site" / "strict.html").read_text()
+    assert "FutureWarning: `torch.cuda.amp.autocast" in page

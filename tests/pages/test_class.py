@@ -1,4 +1,4 @@
-"""The teacher's pages: the run sheet agrees with the deck and the workshop notebook, the handout fills one page."""
+"""The teacher's pages: the run sheet agrees with the deck, the workshop notebook and its run."""
 
 import json
 import re
@@ -7,35 +7,49 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat import NotebookNode
+
+from build_languages import check_languages
+
+pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[2]
-
-from languages import check_languages
-
-ASSETS, NOTEBOOKS = ROOT / "assets", ROOT / "notebooks"
-SHEET, DECK = (ASSETS / "run-sheet.md").read_text(), (ASSETS / "deck.html").read_text()
+ASSETS = ROOT / "assets"
+SHEET = (ASSETS / "run-sheet.md").read_text()
+DECK = (ASSETS / "deck.html").read_text()
 RUN = json.loads((ASSETS / "workshop-2-cores.json").read_text())
-WORKSHOP, SOLVED = (nbformat.read(NOTEBOOKS / f"{path}.ipynb", 4) for path in ("workshop", "solutions/workshop"))
+WORKSHOP = nbformat.read(ROOT / "notebooks" / "workshop.ipynb", as_version=4)
+SOLVED = nbformat.read(ROOT / "notebooks" / "solutions" / "workshop.ipynb", as_version=4)
+# A block: from and to minute, slides, programs, their measured seconds, and those of a guess.
 ROW = re.compile(r"^\| (\d+)–(\d+) \| ([\d–]+) \| .+? \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 TABLE = [(int(begin), int(end), *cells) for begin, end, *cells in ROW.findall(SHEET)]
 
 
-def launches(notebook: nbformat.NotebookNode) -> list[tuple[str, str]]:
+def launches(notebook: NotebookNode) -> list[tuple[str, str]]:
     """Program and number of ranks of each launch, in order."""
     lines = "\n".join(cell.source for cell in notebook.cells)
-    return [
-        (program, ranks) for ranks, program in re.findall(r"^!torchrun .*node=(\d+).* (\w+)\.py", lines, re.MULTILINE)
-    ]
+    launch = re.compile(r"^!torchrun .*node=(\d+).* (\w+)\.py", re.MULTILINE)
+    return [(program, ranks) for ranks, program in launch.findall(lines)]
+
+
+def printed(notebook: NotebookNode) -> str:
+    texts = []
+    for cell in notebook.cells:
+        texts += [output.get("text", "") for output in cell.get("outputs", [])]
+    return "".join(texts)
 
 
 def test_the_blocks_fill_ninety_minutes_and_are_those_of_the_notebook() -> None:
     begins = [begin for begin, *_ in TABLE]
-    assert begins[0] == 0 and TABLE[-1][1] == 90 and all(one[1] == two[0] for one, two in pairwise(TABLE))
+    assert begins[0] == 0
+    assert TABLE[-1][1] == 90
+    assert all(block[1] == following[0] for block, following in pairwise(TABLE))
     headings = [int(minute) for minute in re.findall(r"^## (\d+)–\d+", SHEET, re.MULTILINE)]
     assert headings == begins
     prose = "\n".join(cell.source for cell in WORKSHOP.cells if cell.cell_type == "markdown")
     minutes = re.findall(r"^## Minute (\d+): .* · 第 (\d+) 分鐘：", prose, re.MULTILINE)
-    assert [int(english) for english, _ in minutes] == [int(chinese) for _, chinese in minutes] == begins
+    assert [int(english) for english, _ in minutes] == begins
+    assert [int(chinese) for _, chinese in minutes] == begins
 
 
 def test_each_slide_stands_in_the_block_of_its_minute() -> None:
@@ -45,39 +59,54 @@ def test_each_slide_stands_in_the_block_of_its_minute() -> None:
         first, _, last = slides.partition("–")
         planned |= {slide: (begin, end) for slide in range(int(first), int(last or first) + 1)}
     assert list(planned) == list(range(1, len(minutes) + 1))
-    assert all(planned[slide][0] <= minute < planned[slide][1] for slide, minute in enumerate(minutes, 1))
+    for slide, minute in enumerate(minutes, 1):
+        begin, end = planned[slide]
+        assert begin <= minute < end, f"slide {slide}"
+
     for block in re.split(r"^## ", SHEET, flags=re.MULTILINE)[1:]:
-        if found := re.match(r"(\d+)–", block):
-            begin = int(found[1])
-            named = {int(n) for n in re.findall(r"[Ss]lides? (\d+)|第 (\d+) 張", block) for n in n if n}
-            assert named <= {slide for slide, (start, _) in planned.items() if start == begin}, block
+        begin = re.match(r"(\d+)–", block)
+        if begin:
+            own = {slide for slide, (start, _) in planned.items() if start == int(begin[1])}
+            named = re.findall(r"[Ss]lides? (\d+)", block)
+            named += re.findall(r"第 (\d+) 張", block)
+            assert {int(slide) for slide in named} <= own, block
 
 
 def test_at_most_eight_launches_and_the_sheet_names_each_with_its_measured_time() -> None:
     wanted = launches(WORKSHOP)
-    assert wanted == launches(SOLVED) and len(wanted) <= 8
-    assert [row["row"] for row in RUN["rows"]] == [f"{p} on {n}" for p, n in wanted] + ["launches", "other cells"]
-    named = [re.sub(r"`(\w+)\.py`.*", r"\1", name) for row in TABLE if row[3] != "–" for name in row[3].split(", ")]
+    assert wanted == launches(SOLVED)
+    assert len(wanted) <= 8
+    rows = {row["row"]: row["seconds"] for row in RUN["rows"]}
+    own = [f"{program} on {ranks}" for program, ranks in wanted]
+    assert list(rows) == [*own, "launches", "other cells"]
+
+    named = []
+    for row in TABLE:
+        if row[3] != "–":
+            named += [re.sub(r"`(\w+)\.py`.*", r"\1", name) for name in row[3].split(", ")]
     assert named == [program for program, _ in wanted]
-    shown = dict(re.findall(r'<span data-run="workshop-2-cores\.json#([^"]*)#seconds">(\d+)</span> s', SHEET))
-    assert shown == {row["row"]: str(row["seconds"]) for row in RUN["rows"]}
+    filled = r'<span data-run="workshop-2-cores\.json#([^"]*)#seconds">(\d+)</span> s'
+    assert dict(re.findall(filled, SHEET)) == {row: str(rows[row]) for row in rows}
     guesses = [int(guess) for row in TABLE for guess in re.findall(r"\d+", row[5])]
-    assert len(guesses) == len(wanted) and max(guesses) <= 30
-    assert RUN["rows"][-2]["seconds"] == sum(row["seconds"] for row in RUN["rows"][:-2]) <= 240
+    assert len(guesses) == len(wanted)
+    assert max(guesses) <= 30
+    assert rows["launches"] == sum(rows[name] for name in own) <= 240
 
 
 def test_the_stored_run_is_the_fallback_of_every_launch() -> None:
-    """The solved twin has the outputs of every cell, its exercises all say ✓; the unsolved one says what is missing."""
-    said = ["".join(o.get("text", "") for c in book.cells for o in c.get("outputs", [])) for book in (SOLVED, WORKSHOP)]
-    assert "not yet" not in said[0] and said[0].count("✓ ") >= 4
-    assert said[1].count("not yet") == 4  # five lines, and the three of DDP; `average.py` says it in a figure
+    """The solved twin has all outputs, and nothing but ✓; the unsolved one says what is missing."""
+    assert "not yet" not in printed(SOLVED)
+    assert printed(SOLVED).count("✓ ") >= 4
+    # Five lines, and the three of DDP; `average.py` says it in a figure.
+    assert printed(WORKSHOP).count("not yet") == 4
     assert all(cell.outputs for cell in SOLVED.cells if cell.source.startswith("!torchrun"))
 
 
 def test_at_most_three_lines_are_typed_at_a_time() -> None:
     counts = {}
     for cell in WORKSHOP.cells:
-        if typed := re.findall(r"# your code here \((\d+) lines?\)", cell.source):
+        typed = re.findall(r"# your code here \((\d+) lines?\)", cell.source)
+        if typed:
             counts[cell.source.split()[1]] = sum(map(int, typed))
     assert counts == {"single.py": 3, "average.py": 3, "ddp.py": 3}
 

@@ -1,33 +1,43 @@
-"""The lessons speak as the glossary in the README does: where English uses one of its terms, 中文 uses the same row."""
+"""The lessons speak as assets/glossary.md does.
 
-import itertools
+Where English uses one of its terms, 中文 uses the words of the same row.
+"""
+
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "notebooks" / "src").glob("*.md"))
 CJK = re.compile(r"[\u3400-\u9fff]")
+ROW = re.compile(r"^\| (.+?) \| (.+?) \| .+ · .+ \|$", re.MULTILINE)
+NOTE = re.compile(r" ?[(（].*?[)）]")
+CODE = re.compile(r"^(```+).*?^\1|^---.*?^---", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"([\u3400-\u9fff]+)（([A-Za-z][A-Za-z -]*)[；，）]")  # 中文（English）
 
-# Words that plain English uses as well ("step by step", "from memory"): only in the form 中文（English） do they bind.
-EVERYDAY = set(
-    re.findall(
-        r"\w+",
-        """argument backward batch cache compile distributed forward hang kernel launch memory node overlap parameter
-        reduce step stride timeout view""",
-    )
-)
+# Words that plain English uses as well ("step by step", "from memory"): only in the form
+# 中文（English） do they bind.
+EVERYDAY = {
+    *("argument", "backward", "batch", "cache", "compile", "distributed", "forward", "hang"),
+    *("kernel", "launch", "memory", "node", "overlap", "parameter", "reduce", "step", "stride"),
+    *("timeout", "view"),
+}
+
+Terms = dict[str, set[str]]  # English → its words in Chinese
 
 
-def glossary(readme: str) -> dict[str, set[str]]:
-    """English term → its words in Chinese. A row may hold several of each, in the same order."""
-    terms: dict[str, set[str]] = {}
-    for row in re.findall(
-        r"^\| (.+?) \| (.+?) \| .+ · .+ \|$", readme.partition("## Glossary")[2].partition("---")[2], re.MULTILINE
-    ):
-        english, chinese = (re.sub(r" ?[(（].*?[)）]", "", part) for part in row)
-        words, meanings = english.split(", "), chinese.split("、")
+def glossary(page: str) -> Terms:
+    """The terms of the glossary. A row may hold several, in the same order in each language."""
+    terms: Terms = {}
+    table = page.partition("## Terms")[2].partition("---")[2]
+    for english, chinese in ROW.findall(table):
+        words = NOTE.sub("", english).split(", ")
+        meanings = NOTE.sub("", chinese).split("、")
         if len(words) != len(meanings):
             raise ValueError(f"{english} · {chinese}: as many terms in each language")
         for word, meaning in zip(words, meanings, strict=True):
@@ -35,26 +45,35 @@ def glossary(readme: str) -> dict[str, set[str]]:
     return terms
 
 
-def strays(text: str, terms: dict[str, set[str]]) -> list[str]:
+def unlike(english: str, chinese: str, terms: Terms) -> Iterator[str]:
+    """The terms of an English paragraph that its 中文 says otherwise."""
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", english)
+    for term in terms.keys() - EVERYDAY:
+        used = re.search(rf"\b{re.escape(term)}(?:s|es)?\b", plain, re.IGNORECASE)
+        words = terms[term] | {term}
+        if used and not any(word.lower() in chinese.lower() for word in words):
+            missing = " or ".join(terms[term])
+            yield f"“{english[:50]}…” says {term}; its 中文 lacks {missing}"
+
+
+def strays(text: str, terms: Terms) -> list[str]:
     """Every place where a lesson's Chinese leaves the glossary."""
-    prose = re.sub(r"^(```+).*?^\1|^---.*?^---", "", text, flags=re.MULTILINE | re.DOTALL)
-    blocks, found = [block for block in re.split(r"\n\s*\n", prose) if block.strip()], []
-    for english, chinese in itertools.pairwise(blocks):
-        if CJK.search(english) or not CJK.search(chinese) or chinese.startswith(("#", "|")):
-            continue
-        plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", english)
-        for term in terms.keys() - EVERYDAY:
-            used = re.search(rf"\b{re.escape(term)}(?:s|es)?\b", plain, re.IGNORECASE)
-            if used and not any(word.lower() in chinese.lower() for word in terms[term] | {term}):
-                found.append(f"“{english[:50]}…” says {term}; its 中文 lacks {' or '.join(terms[term])}")
-    for chinese, english in re.findall(r"([\u3400-\u9fff]+)（([A-Za-z][A-Za-z -]*)[；，）]", prose):
+    prose = CODE.sub("", text)
+    blocks = [block for block in re.split(r"\n\s*\n", prose) if block.strip()]
+    found = []
+    for english, chinese in pairwise(blocks):
+        pair = CJK.search(chinese) and not CJK.search(english)
+        if pair and not chinese.startswith(("#", "|")):
+            found += unlike(english, chinese, terms)
+    for chinese, english in NAMED.findall(prose):
         term = english.lower()
-        if term in terms and not any(chinese.endswith(word) for word in terms[term] | {term}):
-            found.append(f"{chinese}（{english}）: the glossary says {' or '.join(terms[term])}")
+        if term in terms and not chinese.endswith(tuple(terms[term] | {term})):
+            right = " or ".join(terms[term])
+            found.append(f"{chinese}（{english}）: the glossary says {right}")
     return found
 
 
-TERMS = glossary((ROOT / "README.md").read_text())
+TERMS = glossary((ROOT / "assets" / "glossary.md").read_text())
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -79,10 +98,11 @@ def test_the_glossary_is_whole() -> None:
     ],
 )
 def test_a_stray_word_is_found(text: str, said: str) -> None:
-    found = strays(text, {"gradient": {"梯度"}, "rank": {"rank"}, "process": {"行程"}, "memory": {"記憶體"}})
+    terms = {"gradient": {"梯度"}, "rank": {"rank"}, "process": {"行程"}, "memory": {"記憶體"}}
+    found = strays(text, terms)
     assert [said in each for each in found] == [True] * bool(said)
 
 
 def test_a_lopsided_row_is_refused() -> None:
     with pytest.raises(ValueError, match="forward, backward pass"):
-        glossary("## Glossary\n---\n| forward, backward pass | 前向傳播 | there · 去 |\n")
+        glossary("## Terms\n---\n| forward, backward pass | 前向傳播 | there · 去 |\n")

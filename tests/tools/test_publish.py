@@ -1,4 +1,4 @@
-"""Publishing with Kaggle's official client, pushed for real to a small server on loopback (programs/loopback.py)."""
+"""Publishing with Kaggle's official client, for real, to a small server: programs/loopback.py."""
 
 import json
 import os
@@ -14,9 +14,14 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 ROOT = Path(__file__).resolve().parents[2]
-PUBLISH, LOOPBACK = ROOT / "scripts" / "publish.py", ROOT / "tests" / "programs" / "loopback.py"
+PUBLISH = ROOT / "scripts" / "publish.py"
+LOOPBACK = ROOT / "tests" / "programs" / "loopback.py"
 DEFAULTS = json.loads((ROOT / "kaggle-metadata.json").read_text())["defaults"]
-TEXT = "# 02 · Two\n\nNext: [three](03_three.ipynb), and [solved](solutions/02_two.ipynb).\n\n[deck](../deck.ipynb)"
+TEXT = """# 02 · Two
+
+Next: [three](03_three.ipynb), and [solved](solutions/02_two.ipynb).
+
+[deck](../deck.ipynb)"""
 HERE = "https://www.kaggle.com/code/me/a-course"
 
 needs_namespaces = pytest.mark.usefixtures("namespaces")
@@ -24,13 +29,14 @@ needs_namespaces = pytest.mark.usefixtures("namespaces")
 
 @pytest.fixture(scope="session")
 def namespaces() -> None:
-    """Port 80, where the client looks for a Kaggle on loopback, is free in a network of one's own."""
+    """Port 80, where the client looks for Kaggle on loopback, is free in a network of our own."""
     if subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode:
-        pytest.fail("`unshare -rn` makes no namespace here: run the tests as root, or allow them.", pytrace=False)
+        remedy = "run the tests as root, or allow them"
+        pytest.fail(f"`unshare -rn` makes no namespace here: {remedy}.", pytrace=False)
 
 
 def write(path: Path, text: str) -> None:
-    """A notebook as it is committed: with outputs, and the record of the machine that they came from."""
+    """A notebook as it is committed: with outputs, and the record of their machine."""
     output = new_output("stream", text="a secret of this machine")
     cells = [new_markdown_cell(text), new_code_cell("1 + 1", outputs=[output], execution_count=7)]
     cells += [new_code_cell("2", metadata={"tags": ["parameters"]})]
@@ -41,14 +47,25 @@ def write(path: Path, text: str) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A course of three lessons and one solution; the last lesson is a public one, on a CPU, without data."""
+    """A course of three lessons and one solution.
+
+    The last lesson is a public one, on a CPU, without data.
+    """
+    titles = {"01_one": "01 One", "02_two": "02 Two", "solutions/02_two": "02 Two Solution"}
     kernels = []
-    for name, title in [("01_one", "01 One"), ("02_two", "02 Two"), ("solutions/02_two", "02 Two Solution")]:
-        kernel = {"title": f"A course {title}", "slug": f"a-course {title}".lower().replace(" ", "-")}
-        kernels.append(kernel | {"code_file": f"notebooks/{name}.ipynb"})
-    public = {"is_private": False, "enable_gpu": False, "enable_internet": False, "dataset_sources": []}
-    kernels += [{"title": "A course 03 Three", "slug": "a-course-03-three", "code_file": "notebooks/03_three.ipynb"}]
-    kernels[-1] |= public
+    for name, title in (titles | {"03_three": "03 Three"}).items():
+        kernel = {
+            "title": f"A course {title}",
+            "slug": f"a-course {title}".lower().replace(" ", "-"),
+            "code_file": f"notebooks/{name}.ipynb",
+        }
+        kernels.append(kernel)
+    kernels[-1] |= {
+        "is_private": False,
+        "enable_gpu": False,
+        "enable_internet": False,
+        "dataset_sources": [],
+    }
     for kernel in kernels:
         write(tmp_path / kernel["code_file"], TEXT)
     listed = {"owner": "OWNER", "repository": "us/course", "defaults": DEFAULTS, "kernels": kernels}
@@ -59,20 +76,22 @@ def root(tmp_path: Path) -> Path:
 def environment(root: Path, **more: str) -> dict:
     """Without the credentials of whoever runs the tests, and with Kaggle on loopback."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("KAGGLE")}
-    return ours | {"HOME": str(root / "home"), "NO_PROXY": "localhost", "KAGGLE_API_ENVIRONMENT": "LOCALHOST"} | more
+    loopback = {"NO_PROXY": "localhost", "KAGGLE_API_ENVIRONMENT": "LOCALHOST"}
+    return ours | {"HOME": str(root / "home")} | loopback | more
 
 
-def publish(root: Path, *arguments: str, token: str = "made-up", **options) -> subprocess.CompletedProcess:
+def publish(root: Path, *arguments: str, token: str = "made-up") -> subprocess.CompletedProcess:
     command = [sys.executable, PUBLISH, "--root", root, *arguments]
-    return subprocess.run(
-        command, env=environment(root, KAGGLE_API_TOKEN=token), capture_output=True, text=True, timeout=120, **options
-    )
+    env = environment(root, KAGGLE_API_TOKEN=token)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
 
 
 def beside_kaggle(root: Path, *arguments: str, answers: dict | None = None, token: str = "made-up"):
     """publish.py, with the small Kaggle that answers it."""
-    (root / "answers").write_text(json.dumps({f"me/a-course-{slug}": said for slug, said in (answers or {}).items()}))
-    command = ["unshare", "-rn", sys.executable, LOOPBACK, root, sys.executable, PUBLISH, "--root", root, *arguments]
+    named = {f"me/a-course-{slug}": answer for slug, answer in (answers or {}).items()}
+    (root / "answers").write_text(json.dumps(named))
+    command = ["unshare", "-rn", sys.executable, LOOPBACK, root]
+    command += [sys.executable, PUBLISH, "--root", root, *arguments]
     return subprocess.Popen(
         command,
         env=environment(root, KAGGLE_API_TOKEN=token),
@@ -85,8 +104,8 @@ def beside_kaggle(root: Path, *arguments: str, answers: dict | None = None, toke
 
 def arrived(root: Path) -> list[dict]:
     """The pushes that reached the server."""
-    said = [json.loads(line) for line in (root / "requests").read_text().splitlines()]
-    return [each for each in said if each["call"] == "SaveKernel"]
+    requests = [json.loads(line) for line in (root / "requests").read_text().splitlines()]
+    return [request for request in requests if request["call"] == "SaveKernel"]
 
 
 def test_a_dry_run_writes_what_would_be_pushed_and_needs_no_credentials(root: Path):
@@ -99,7 +118,11 @@ def test_a_dry_run_writes_what_would_be_pushed_and_needs_no_credentials(root: Pa
     two = folders["a-course-02-two"]
     assert sorted(path.name for path in two.iterdir()) == ["02_two.ipynb", "kernel-metadata.json"]
     described = json.loads((two / "kernel-metadata.json").read_text())
-    assert described == DEFAULTS | {"id": "me/a-course-02-two", "title": "A course 02 Two", "code_file": "02_two.ipynb"}
+    assert described == DEFAULTS | {
+        "id": "me/a-course-02-two",
+        "title": "A course 02 Two",
+        "code_file": "02_two.ipynb",
+    }
     notebook = nbformat.read(two / "02_two.ipynb", as_version=4)
     nbformat.validate(notebook)
     assert [(c.outputs, c.execution_count) for c in notebook.cells[1:]] == [([], None), ([], None)]
@@ -112,7 +135,8 @@ def test_links_between_lessons_lead_to_them_on_kaggle(root: Path):
     publish(root, "--owner", "me", "--dry-run")
     expected = {
         "02-two": f"Next: [three]({HERE}-03-three), and [solved]({HERE}-02-two-solution).",
-        "02-two-solution": "Next: [three](03_three.ipynb), and [solved](solutions/02_two.ipynb).",  # no such files
+        # Seen from there, no such files.
+        "02-two-solution": "Next: [three](03_three.ipynb), and [solved](solutions/02_two.ipynb).",
     }
     for slug, line in expected.items():
         [path] = (root / "build" / "kaggle" / f"a-course-{slug}").glob("*.ipynb")
@@ -125,7 +149,8 @@ def test_what_arrives_field_by_field(root: Path):
     run = beside_kaggle(root, "--owner", "me", "02", "03")
     said = run.communicate(timeout=120)[0]
     assert run.returncode == 0, said
-    assert "02_two: https://www.kaggle.com/code/me/a-course-02-two\n" in said and "2 of 2 notebooks pushed" in said
+    assert "02_two: https://www.kaggle.com/code/me/a-course-02-two\n" in said
+    assert "2 of 2 notebooks pushed" in said
     two, three = arrived(root)
     text = json.loads(two.pop("text"))
     assert two == {
@@ -180,7 +205,8 @@ def test_a_failed_push_in_the_middle_goes_on_and_is_named_at_the_end(root: Path)
     )
     again = re.search('LESSONS="(.*)"', said)[1].split()
     run = beside_kaggle(root, "--owner", "me", *again)
-    assert "3 of 3 notebooks pushed" in run.communicate(timeout=120)[0] and run.returncode == 0
+    assert "3 of 3 notebooks pushed" in run.communicate(timeout=120)[0]
+    assert run.returncode == 0
 
 
 @needs_namespaces
@@ -208,29 +234,31 @@ def test_the_client_refuses_a_token_that_kaggle_does_not_know(root: Path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), "“OWNER” is no Kaggle name: add OWNER=name"),
-        (("--owner", "me", "09"), "no notebook begins with “09”: there is 01_one, 02_two, solutions/02_two, 03_three"),
-        (("--owner", "Me Myself"), "“Me Myself” is no Kaggle name: add OWNER=name"),
-        (("--owner", "me", "01"), "Kaggle does not answer: "),
+        ("", "“OWNER” is no Kaggle name: add OWNER=name"),
+        ("--owner me 09", "“09”: there is 01_one, 02_two, solutions/02_two, 03_three"),
+        ("--owner Me_Myself", "“Me_Myself” is no Kaggle name: add OWNER=name"),
+        ("--owner me 01", "Kaggle does not answer: "),
     ],
     ids=["nobody", "no lesson", "no name", "no network"],
 )
-def test_what_cannot_work_is_told_in_one_line(root: Path, arguments: tuple[str], expected: str):
+def test_what_cannot_work_is_told_in_one_line(root: Path, arguments: str, expected: str):
     """Nobody listens at port 80 here; if somebody does, it is not Kaggle."""
-    done = publish(root, *arguments)
+    done = publish(root, *arguments.split())
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("publish: ")
     assert expected in done.stderr
 
 
 @pytest.mark.parametrize("damage", ["merge conflict", "no folder to write"])
-def test_a_notebook_that_cannot_be_prepared_stops_before_anything_is_pushed(root: Path, damage: str):
+def test_what_cannot_be_prepared_stops_before_anything_is_pushed(root: Path, damage: str):
     if damage == "merge conflict":
         (root / "notebooks" / "02_two.ipynb").write_text("<<<<<<< HEAD\n{}")
     else:
         (root / "build").write_text("a file where the folder must be")
     done = publish(root, "--owner", "me")
-    assert done.returncode == 1 and "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
     assert "_two.ipynb: " in done.stderr or "01_one.ipynb: " in done.stderr
     assert "Nothing is pushed: make room" in done.stderr
 
@@ -244,4 +272,5 @@ def test_mistakes_in_the_list_are_told_before_anything_is_written(root: Path):
     path.write_text(path.read_text().replace("T4x2", "NvidiaTeslaT4"))
     (root / "notebooks" / "03_three.ipynb").unlink()
     done = publish(root, "--owner", "me")
-    assert done.returncode == 1 and "(notebooks/03_three.ipynb), code_file: there is no such file" in done.stderr
+    assert done.returncode == 1
+    assert "(notebooks/03_three.ipynb), code_file: there is no such file" in done.stderr

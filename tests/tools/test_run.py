@@ -1,6 +1,7 @@
 """scripts/run.py on real notebooks, with real torchrun ranks and real kills.
 
-The longest wait is a cell's limit. The other runs happen during it, so the order of the tests matters only for speed.
+The longest wait is a cell's limit. The other runs happen during it, so the order of the tests
+matters only for speed.
 """
 
 import os
@@ -13,16 +14,15 @@ import termios
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-ROOT = Path(__file__).resolve().parents[2]
-RUN = ROOT / "scripts" / "run.py"
-from run import NOTEBOOKS, Run, choose, index
-
+RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 LIMIT = 30
 BADGE = "[![Open in X](https://example.com/badge.svg)](https://example.com/open?src=here)"
 # Rank 1 waits for ever in a collective that rank 0 never joins, and neither heeds SIGTERM.
@@ -49,6 +49,12 @@ while not Path("FOLDER", "PEER").exists():  # only a notebook that runs at the s
     assert time.monotonic() < end, "PEER did not come"
     time.sleep(0.05)
 print([path.name for path in Path().iterdir()], N)"""
+# A path in two pieces of a stream.
+PLACE = """import os, time
+print(os.getcwd()[:5], end='', flush=True)
+time.sleep(0.5)
+print(os.getcwd()[5:] + '/x.py')"""
+REACHED = "import ipykernel\nprint(ipykernel.get_connection_info(unpack=True)['transport'])"
 SLOW = ["import time\ntime.sleep(1.5)", "time.sleep(1.5)"]
 BAD = """for line in range(30):
     print("line", line, "of", N)
@@ -57,22 +63,35 @@ raise ValueError("the cause")"""
 
 def notebook(path: Path, *cells: str, quick: dict | None = None) -> Path:
     """A notebook of a title, a parameters cell and these code cells; the first one is folded."""
-    made = [nbformat.v4.new_markdown_cell(f"# The lesson {path.stem} · 課程\n\n{BADGE} [next](b.ipynb)")]
-    made += [nbformat.v4.new_code_cell("N = 0", metadata={"tags": ["parameters"]})]
-    made += [nbformat.v4.new_code_cell(cell, metadata={"jupyter": {"source_hidden": True}}) for cell in cells[:1]]
-    made += [nbformat.v4.new_code_cell(cell) for cell in cells[1:]]
+    title = f"# The lesson {path.stem} · 課程\n\n{BADGE} [next](b.ipynb)"
+    made = [new_markdown_cell(title)]
+    made.append(new_code_cell("N = 0", metadata={"tags": ["parameters"]}))
+    made += [new_code_cell(cell) for cell in cells]
+    if cells:
+        made[2].metadata["jupyter"] = {"source_hidden": True}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}, "course": {"quick": quick or {}}}
-    nbformat.write(nbformat.v4.new_notebook(cells=made, metadata=metadata), path)
+    metadata = {
+        "kernelspec": kernel,
+        "language_info": {"name": "python"},
+        "course": {"quick": quick or {}},
+    }
+    nbformat.write(new_notebook(cells=made, metadata=metadata), path)
     return path
+
+
+def hanging(folder: Path) -> Path:
+    """A notebook whose launch hangs, and tells the ranks' process ids in `folder`."""
+    return notebook(folder / "hang.ipynb", HANG.replace("FOLDER", str(folder)), LAUNCH)
 
 
 def wait_for(condition, what: str, seconds: float = 90):
     end = time.monotonic() + seconds
-    while not (value := condition()):
+    while True:
+        value = condition()
+        if value:
+            return value
         assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
         time.sleep(0.05)
-    return value
 
 
 def living(processes: list[psutil.Process]) -> list[psutil.Process]:
@@ -80,11 +99,14 @@ def living(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 class Started:
-    """One run.py at work, with a temporary folder of its own, by which everything that it started is known."""
+    """One run.py at work, with a temporary folder of its own: so we know everything it started."""
 
     def __init__(self, folder: Path, *arguments: str | Path, terminal: bool = False):
-        self.folder, self.temporary, self.screen, self.ranks = folder, folder / "tmp", b"", []
+        self.folder = folder
+        self.temporary = folder / "tmp"
         self.temporary.mkdir()
+        self.screen = b""
+        self.ranks = []
         environment = os.environ | {"TMPDIR": str(self.temporary), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, RUN, *arguments, "--site", folder / "site"]
         ours, theirs = pty.openpty()
@@ -99,7 +121,8 @@ class Started:
                 start_new_session=True,  # a group to signal, as Ctrl-C does
             )
         os.close(theirs)
-        threading.Thread(target=self.read, args=(ours,)).start()  # a terminal that nobody reads stops its writer
+        # A terminal that nobody reads stops its writer.
+        threading.Thread(target=self.read, args=(ours,)).start()
 
     def read(self, terminal: int) -> None:
         with suppress(OSError):  # the other end is closed
@@ -109,18 +132,20 @@ class Started:
 
     @property
     def out(self) -> str:
-        return (self.folder / "out").read_bytes().decode()  # as it is: reading text would hide a "\r"
+        return (self.folder / "out").read_bytes().decode()  # reading text would hide a "\r"
 
     def page(self, name: str) -> str:
         return (self.folder / "site" / f"{name}.html").read_text()
 
     def everything(self) -> list[psutil.Process]:
-        found = []
+        ours = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                ours = process.environ().get("TMPDIR", "").startswith(str(self.temporary))
-                found += [process] if ours and process.status() != psutil.STATUS_ZOMBIE else []
-        return found
+                folder = process.environ().get("TMPDIR", "")
+                alive = process.status() != psutil.STATUS_ZOMBIE
+                if folder.startswith(str(self.temporary)) and alive:
+                    ours.append(process)
+        return ours
 
     def stuck(self) -> list[psutil.Process]:
         """Both ranks, once each has told its process id and gone into its endless wait."""
@@ -129,7 +154,8 @@ class Started:
         return [psutil.Process(int(text)) for text in told] if len(told) == 2 and all(told) else []
 
     def gone(self) -> bool:
-        return self.process.poll() is not None and not self.everything() and not list(self.temporary.iterdir())
+        ended = self.process.poll() is not None
+        return ended and not self.everything() and not list(self.temporary.iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +188,9 @@ def bystander(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def limited(start, tmp_path_factory):
-    """A launch that runs into its cell's limit, beside a notebook that fails, both with quick parameters."""
+    """A launch that runs into its cell's limit, beside a notebook that fails; both quick."""
     folder = tmp_path_factory.mktemp("limited")
-    hang = notebook(folder / "hang.ipynb", HANG.replace("FOLDER", str(folder)), LAUNCH)
+    hang = hanging(folder)
     bad = notebook(folder / "bad.ipynb", "N + 1", *SLOW, BAD, quick={"N": 1e-7})
     run = start(folder, hang, bad, "--quick", "--jobs", "2", "--limit", str(LIMIT))
     run.ranks = wait_for(run.stuck, "the ranks hang")
@@ -180,18 +206,20 @@ def limited(start, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def killed(start, tmp_path_factory):
-    """Three more such launches, each to be killed in its own way; the first writes to a terminal."""
+    """Three more such launches, each to be killed in its own way; the first has a terminal."""
     runs = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         folder = tmp_path_factory.mktemp(number.name)
-        hang = notebook(folder / "hang.ipynb", HANG.replace("FOLDER", str(folder)), LAUNCH)
-        runs[number] = start(folder, hang, terminal=number == signal.SIGINT)
+        runs[number] = start(folder, hanging(folder), terminal=number == signal.SIGINT)
     for run in runs.values():
         run.ranks = wait_for(run.stuck, "the ranks hang")
     return runs
 
 
-@pytest.mark.parametrize(("number", "send", "code"), [(signal.SIGINT, os.killpg, 130), (signal.SIGTERM, os.kill, 143)])
+@pytest.mark.parametrize(
+    ("number", "send", "code"),
+    [(signal.SIGINT, os.killpg, 130), (signal.SIGTERM, os.kill, 143)],
+)
 def test_a_signal_ends_every_rank_within_5_seconds(limited, killed, bystander, number, send, code):
     run = killed[number]
     send(run.process.pid, number)
@@ -205,7 +233,8 @@ def test_a_signal_ends_every_rank_within_5_seconds(limited, killed, bystander, n
     assert "interrupted" in run.out + run.screen.decode()
     assert "Traceback" not in run.out + run.screen.decode()
     assert bystander.poll() is None
-    assert len(living(killed[signal.SIGKILL].ranks)) == 2  # nor is another run.py's launch touched
+    # Nor is another run.py's launch touched.
+    assert len(living(killed[signal.SIGKILL].ranks)) == 2
 
 
 def test_a_killed_run_is_cleared_up_by_its_guardian(killed, bystander):
@@ -219,8 +248,10 @@ def test_a_terminal_shows_progress_and_a_file_gets_few_lines(killed, limited):
     assert re.search(r"\rhang +cell 4/4 \d\d:\d\d", killed[signal.SIGINT].screen.decode())
     assert "\r" not in limited.out
     for name in ("hang", "bad"):
-        at = [int(seconds) for seconds in re.findall(rf"^{name}: cell \d/\d, (\d+) s$", limited.out, re.MULTILINE)]
-        assert all(later - earlier >= 4 for earlier, later in zip([0, *at], at, strict=False)), limited.out
+        times = re.findall(rf"^{name}: cell \d/\d, (\d+) s$", limited.out, re.MULTILINE)
+        at = [0, *map(int, times)]
+        for earlier, later in pairwise(at):
+            assert later - earlier >= 4, limited.out
 
 
 @pytest.fixture(scope="module")
@@ -228,15 +259,12 @@ def together(start, tmp_path_factory):
     """Two notebooks that answer each other, and tell how their kernels are reached."""
     folder = tmp_path_factory.mktemp("together")
     alone = ALONE.replace("FOLDER", str(folder))
-    reached = "import ipykernel\nprint(ipykernel.get_connection_info(unpack=True)['transport'])"
-    place = (
-        "import os, time\nprint(os.getcwd()[:5], end='', flush=True)\ntime.sleep(0.5)\nprint(os.getcwd()[5:] + '/x.py')"
-    )
-    pair = [
-        notebook(folder / f"{me}.ipynb", alone.replace("ME", me).replace("PEER", peer), place, reached)
-        for me, peer in ("ab", "ba")
-    ]
-    run = start(folder, *pair, "--outputs", "--jobs", "2")
+    pair = []
+    for me, peer in ("ab", "ba"):
+        answer = alone.replace("ME", me).replace("PEER", peer)
+        pair.append(notebook(folder / f"{me}.ipynb", answer, PLACE, REACHED))
+    executed = ["--executed", folder / "executed"]
+    run = start(folder, *pair, "--outputs", "--jobs", "2", *executed)
     run.process.wait(120)
     return run
 
@@ -246,41 +274,48 @@ def test_notebooks_run_side_by_side_each_in_its_own_folder(together):
     assert re.search(r"^a +\d+  ok\nb +\d+  ok$", together.out, re.MULTILINE)
     assert "['a.json'] 0" in together.page("a")
     assert "['b.json'] 0" in together.page("b")
-    assert "<pre>ipc\n</pre>" in together.page("a")  # two kernels that choose the same TCP port never answer
+    # Two kernels that choose the same TCP port never answer.
+    assert "<pre>ipc\n</pre>" in together.page("a")
 
 
 def test_the_pages_list_and_show_every_notebook_without_a_network(together):
     assert f"Open {together.folder / 'site' / 'index.html'}" in together.out
-    assert re.search(
-        r'<a href="a.html">The lesson a · 課程</a><br><small>a</small></td><td>\d+ s</td><td class="ok">ok<',
-        together.page("index"),
-    )
+    row = r"""<tr>
+<td><a href="a.html">The lesson a · 課程</a><br><small>a</small></td>
+<td>\d+ s</td>
+<td class="ok">ok</td>
+</tr>"""
+    assert re.search(row, together.page("index"))
     page = together.page("a")
+    assert "<title>The lesson a · 課程</title>" in page
     assert "<summary>import json, time</summary>" in page
     assert 'href="b.html"' in page
-    assert re.search('href="https://example.com/open[^>]*>Open in X</a>', page)  # a badge, without its picture
+    # A badge, without its picture.
+    assert re.search('href="https://example.com/open[^>]*>Open in X</a>', page)
+    loads = r"<(script|link|iframe)|src=\"(https?:)?//|url\((?!['\"]?data:)|@import"
     for text in (page, together.page("index")):
-        assert not re.search(r"<(script|link|iframe)|src=\"(https?:)?//|url\((?!['\"]?data:)|@import", text)
+        assert not re.search(loads, text)
         assert "default-src 'none'" in text  # the browser refuses what an output may still name
         assert 'name="viewport"' in text
-
-
-def test_a_table_of_errors_links_the_lesson():
-    table = "| error | section | remedy |\n| --- | --- | --- |\n| `a [0]` | One at a time | mend it · 修好 |"
-    data = [{"output_type": "stream", "text": "x"}, {"data": {"text/markdown": [table]}}]
-    prose = {"cell_type": "markdown", "metadata": {}, "source": ["## One at a time · 一"]}
-    code = {"cell_type": "code", "metadata": {"tags": ["index"]}, "source": [], "outputs": data}
-    linked = "| `a [0]` | [One at a time](12_x.ipynb) | mend it · 修好 |"
-    assert index([prose, code], "12_x").splitlines()[2:] == [linked]
-    assert index([prose], "12_x") == ""
+        assert "max-width: 66rem" in text
 
 
 def test_outputs_are_brought_back_with_their_machine(together):
     committed = nbformat.read(together.folder / "a.ipynb", as_version=4)
     assert committed.cells[2].outputs[0].text == "['a.json'] 0\n"
-    assert committed.cells[3].outputs[0].text == "x.py\n"  # a folder of the machine, printed in two pieces
-    assert {"torch": "1.2.3", "device": "a test"}.items() <= committed.metadata.course.outputs.items()
-    assert "loss" not in committed.metadata.course.outputs
+    assert committed.cells[3].outputs[0].text == "x.py\n"  # the machine's folder is left out
+    outputs = committed.metadata.course.outputs
+    assert outputs.torch == "1.2.3"
+    assert outputs.device == "a test"
+    assert "loss" not in outputs
+    assert outputs.processor in Path("/proc/cpuinfo").read_text()
+    assert outputs.busy is True  # each notebook computed beside the other
+
+
+def test_a_notebook_is_kept_as_it_ran(together):
+    ran = nbformat.read(together.folder / "executed" / "a.ipynb", as_version=4)
+    assert ran.cells[2].outputs[0].text == "['a.json'] 0\n"
+    assert ran.cells[2].metadata.papermill.duration > 0
 
 
 def test_a_limit_ends_every_rank_within_5_seconds(limited, bystander):
@@ -289,65 +324,21 @@ def test_a_limit_ends_every_rank_within_5_seconds(limited, bystander):
     wait_for(limited.gone, "the end of all that run.py started and of its folder", 1)
     assert bystander.poll() is None
     assert limited.process.returncode == 1
-    assert re.search(rf"^hang +\d+  FAILED in cell 4: {LAUNCH}\n +no end within {LIMIT} s\n", limited.out, re.MULTILINE)
+    told = rf"^hang +\d+  FAILED in cell 4: {LAUNCH}\n +no end within {LIMIT} s\n"
+    assert re.search(told, limited.out, re.MULTILINE)
     assert limited.out.count("this rank is ready") == 2
 
 
 def test_a_failing_cell_is_named_with_its_last_lines(limited):
     assert limited.process.wait(90) == 1
     table = limited.out[limited.out.index("lesson ") :]
-    assert "FAILED in cell 6: for line in range(30):" in table  # papermill's own cells are not counted
+    # papermill's own cells are not counted.
+    assert "FAILED in cell 6: for line in range(30):" in table
     assert "ValueError: the cause" in table
-    assert 5 < len(re.split(r"^(?:hang|bad) ", table, flags=re.MULTILINE)[2].splitlines()) <= 24
+    bad = re.split(r"^(?:hang|bad) ", table, flags=re.MULTILINE)[2]
+    assert 5 < len(bad.splitlines()) <= 24
     page = limited.page("bad")
     assert "FAILED in cell 6" in page
     assert "line 29 of 1e-07" in page  # a quick parameter, as a number
     assert "FAILED in cell 6" in limited.page("index")
     assert "FAILED" in limited.page("hang")
-
-
-def test_after_a_failed_launch_the_ranks_own_message_is_told(tmp_path):
-    said = ["rank 0 begins\n", *["a step\n"] * 30, "ValueError: the cause\n", "E1121 03:43:28 failed (exitcode: 1)\n"]
-    launch = nbformat.v4.new_code_cell(LAUNCH, outputs=[nbformat.v4.new_output("stream", text="".join(said))])
-    error = nbformat.v4.new_output("error", ename="LaunchError", evalue="hang.py failed (exit code 1).", traceback=[])
-    cells = [launch, nbformat.v4.new_code_cell('run = result("hang")\nrun', outputs=[error])]
-    for cell in cells:
-        cell.metadata["papermill"] = {"start_time": "2026-01-01"}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "executed.ipynb")
-    run = Run(Path("hang.ipynb"), tmp_path, "", LIMIT, 2, {})
-    run.diagnose(False, [])
-    told = run.problem.splitlines()
-    assert told[0] == 'in cell 2: run = result("hang")'
-    assert told[-3:] == ["a step", "ValueError: the cause", "hang.py failed (exit code 1)."]
-    assert len(told) == 21
-
-
-def test_choosing_lessons():
-    lessons, solutions = sorted(NOTEBOOKS.glob("*.ipynb")), sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
-    assert list(choose([])) == list(choose([""])) == lessons
-    assert list(choose(["solutions/"])) == solutions
-    assert list(choose(["", "solutions/"])) == lessons + solutions
-    number, path = lessons[0].name[:2], lessons[0]
-    assert list(choose([number])) == list(choose([str(path)])) == list(choose([number, str(path)])) == [path]
-    assert list(choose([f"solutions/{number}"])) == [path.parent / "solutions" / path.name]
-
-
-def test_unusable_input_is_told_in_one_line(tmp_path):
-    (tmp_path / "text.ipynb").write_text("not a notebook")
-    good = notebook(tmp_path / "good.ipynb")
-    without = "import runpy, sys; sys.modules['jupytext'] = None"  # how Python marks a module that cannot be imported
-    without += f"; sys.path[0] = {str(RUN.parent)!r}; runpy.run_path({str(RUN)!r}, run_name='__main__')"
-    site = ["--site", tmp_path / "site"]
-    cases = [
-        ([RUN, "99", *site], "no lesson begins with “99”", "03_"),
-        ([RUN, tmp_path / "text.ipynb", *site], "text.ipynb", "make build"),
-        ([RUN, good, "--site", good], "good.ipynb", "--site"),
-        (["-c", without, good, "--outputs", *site], "jupytext", "make outputs"),
-    ]
-    begun = [subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True) for command, *_ in cases]
-    for process, (_, *expected) in zip(begun, cases, strict=True):
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 1
-        assert len(said.splitlines()) == 1, said
-        for text in expected:
-            assert text in said

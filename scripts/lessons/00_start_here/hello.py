@@ -17,9 +17,11 @@ from devices import here, report
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stumble", type=int, help="number of the rank that fails")
-    args, place = parser.parse_args(), here()
+    args = parser.parse_args()
+    place = here()
 
-    print(f"rank {place.rank}\n", end="")  # the line and its end in one piece, or the lines of two ranks may mix
+    # The line and its end are written in one piece, or the lines of two ranks may mix.
+    print(f"rank {place.rank}\n", end="")
     if place.rank == args.stumble:
         raise RuntimeError(f"rank {place.rank} stumbles, on purpose")
     report("hello", place, process=os.getpid(), parent=os.getppid())

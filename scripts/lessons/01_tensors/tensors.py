@@ -1,4 +1,7 @@
-"""Draw tensors, the memory behind them, and where a call spends its time: `from tensors import draw, flame, grid`."""
+"""Draw tensors, the memory behind them, and where a call spends its time.
+
+Use:  from tensors import draw, flame, grid
+"""
 
 import re
 from itertools import pairwise
@@ -11,32 +14,49 @@ from figures import BLUE, GREEN, GREY, ORANGE
 
 ROWS = [BLUE, ORANGE, GREEN, GREY]
 STORAGE = 5  # where the storage begins, in cells from the left
+CENTRED = {"ha": "center", "va": "center"}
 
 
 def positions(tensor: torch.Tensor) -> list[list[int]]:
-    """Where in its storage each element of a 2-D tensor lies: offset + i × stride[0] + j × stride[1]."""
-    (rows, columns), (down, right) = tensor.shape, tensor.stride()
-    return [[tensor.storage_offset() + i * down + j * right for j in range(columns)] for i in range(rows)]
+    """Where in its storage each element of a 2-D tensor lies, row by row."""
+    rows, columns = tensor.shape
+    down, right = tensor.stride()
+    table = []
+    for i in range(rows):
+        first = tensor.storage_offset() + i * down
+        table.append([first + j * right for j in range(columns)])
+    return table
 
 
 def cell(ax: Axes, x: float, y: float, value: float, color: str) -> None:
     """Draw one number in a box of side 1 around (x, y)."""
-    ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=color, edgecolor="white" if color != "white" else GREY))
-    ax.text(x, y, f"{value:g}", ha="center", va="center", color="white" if color != "white" else GREY, fontsize=13)
+    line = "white"
+    if color == "white":
+        line = GREY
+    corner = (x - 0.5, y - 0.5)
+    box = Rectangle(corner, 1, 1, facecolor=color, edgecolor=line)
+    ax.add_patch(box)
+    ax.text(x, y, f"{value:g}", color=line, fontsize=13, **CENTRED)
 
 
-def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], bend: float, color: str) -> None:
-    """Draw a curved arrow; a positive bend curves it downwards on its way to the right."""
+def arrow(ax: Axes, jump: tuple[int, int], y: float, bend: float, color: str) -> None:
+    """Draw an arrow from cell to cell of the storage; a positive bend curves it downwards."""
+    begin = (STORAGE + jump[0], y)
+    end = (STORAGE + jump[1], y)
     curve = f"arc3,rad={bend}"
-    ax.add_patch(FancyArrowPatch(start, end, connectionstyle=curve, arrowstyle="->", mutation_scale=12, color=color))
+    style = {"connectionstyle": curve, "arrowstyle": "->", "mutation_scale": 12}
+    patch = FancyArrowPatch(begin, end, color=color, **style)
+    ax.add_patch(patch)
 
 
 def grid(ax: Axes, tensor: torch.Tensor, left: float = 0, title: str = "") -> None:
-    """Draw a 2-D tensor's numbers, one colour a row; an element in the memory of one before it stays white."""
+    """Draw a 2-D tensor's numbers, one colour a row; what repeats a cell of memory is white."""
     seen = set()
     for i, row in enumerate(positions(tensor)):
         for j, position in enumerate(row):
-            cell(ax, left + j, -i, tensor[i, j].item(), "white" if position in seen else ROWS[i % 4])
+            color = "white" if position in seen else ROWS[i % 4]
+            value = tensor[i, j].item()
+            cell(ax, left + j, -i, value, color)
             seen.add(position)
     ax.text(left - 0.5, 0.75, title, fontsize=11)
     ax.set_aspect("equal")
@@ -46,40 +66,75 @@ def grid(ax: Axes, tensor: torch.Tensor, left: float = 0, title: str = "") -> No
 def draw(ax: Axes, tensor: torch.Tensor, name: str) -> None:
     """Draw a 2-D tensor on the left, and on the right its storage and the tensor's way through it.
 
-    Arrows above the storage lead from column to column within a row (each a jump of stride[1] cells), arrows below it
-    from one row to the next (stride[0] cells). Cells that the tensor never visits stay white.
+    Arrows above the storage lead from column to column within a row (each a jump of stride[1]
+    cells), arrows below it from one row to the next (stride[0] cells). Cells that the tensor never
+    visits stay white.
     """
     grid(ax, tensor)
-    steps = positions(tensor)
-    colors = {position: ROWS[i % 4] for i, row in enumerate(steps) for position in row}
+    rows = positions(tensor)
+
+    # All cells of the storage, in the colour of the row that reads them.
+    colors = {}
+    for i, row in enumerate(rows):
+        for position in row:
+            colors[position] = ROWS[i % 4]
     cells = tensor.untyped_storage().nbytes() // tensor.element_size()
-    for position, value in enumerate(tensor.as_strided((cells,), (1,), 0).tolist()):
-        cell(ax, STORAGE + position, 0, value, colors.get(position, "white"))
-    for i, row in enumerate(steps):
-        for here, there in pairwise(row):
-            arrow(ax, (STORAGE + here, 0.55), (STORAGE + there, 0.55), -0.5, ROWS[i % 4])
-    for here, there in pairwise(steps):
-        arrow(ax, (STORAGE + here[0], -0.55), (STORAGE + there[0], -0.55), 0.5, "black")
+    storage = tensor.as_strided((cells,), (1,), 0)
+    for position, value in enumerate(storage.tolist()):
+        color = colors.get(position, "white")
+        cell(ax, STORAGE + position, 0, value, color)
+
+    # The tensor's way: within each row, and from the first cell of a row to that of the next.
+    for i, row in enumerate(rows):
+        for jump in pairwise(row):
+            arrow(ax, jump, 0.55, -0.5, ROWS[i % 4])
+    starts = [row[0] for row in rows]
+    for jump in pairwise(starts):
+        arrow(ax, jump, -0.55, 0.5, "black")
+
     ax.text(STORAGE - 0.7, 0, "storage", ha="right", va="center", fontsize=11)
     ax.set(xlim=(-0.6, STORAGE + cells), ylim=(-2.6, 1.4))
-    ax.set_title(f"{name}   shape {tuple(tensor.shape)}, stride {tensor.stride()}, offset {steps[0][0]}", fontsize=11)
+    shape = tuple(tensor.shape)
+    facts = f"shape {shape}, stride {tensor.stride()}, offset {starts[0]}"
+    ax.set_title(f"{name}   {facts}", fontsize=11)
+
+
+def short(name: str) -> str:
+    """The last part of a C++ name, without its arguments: of `at::add<4>(int)` that is `add`."""
+    name = name.replace("(anonymous namespace)::", "")
+    name = re.sub(r"[<(].*", "", name)
+    return name.split("::")[-1]
+
+
+def shade(name: str) -> str:
+    """The colour of a call: modules are blue, ATen operations green, others grey."""
+    if name.startswith("nn."):
+        return BLUE
+    if name.startswith("aten::"):
+        return GREEN
+    return GREY
 
 
 def flame(ax: Axes, rows: list[dict], kernels: list[dict]) -> None:
-    """Draw calls over time, each below the one that made it; kernels of a GPU in a row of their own at the bottom.
+    """Draw calls over time, each below the one that made it; a GPU's kernels are the last row.
 
-    Each of `rows` has a depth, a name, a start and an end in µs; each of `kernels` the same but for the depth.
+    Each of `rows` has a depth, a name, a start and an end in µs; each of `kernels` the same but for
+    the depth.
     """
+    bars = rows + kernels
     bottom = 1 + max(row["depth"] for row in rows)
-    first, last = rows[0]["start"], max(bar["end"] for bar in rows + kernels)
-    for bar in rows + kernels:
-        depth, width = bar.get("depth", bottom), bar["end"] - bar["start"]
-        color = BLUE if bar["name"].startswith("nn.") else GREEN if bar["name"].startswith("aten::") else GREY
+    first = rows[0]["start"]
+    last = max(bar["end"] for bar in bars)
+    for bar in bars:
+        depth = bar.get("depth", bottom)
+        color = shade(bar["name"]) if "depth" in bar else ORANGE
         left = bar["start"] - first
-        ax.barh(depth, width, left=left, height=0.9, color=color if "depth" in bar else ORANGE, edgecolor="white")
+        width = bar["end"] - bar["start"]
+        ax.barh(depth, width, left=left, height=0.9, color=color, edgecolor="white")
         letters = int(100 * width / (last - first))  # that many fit into the bar
         if letters > 6:
-            name = re.sub(r"[<(].*", "", bar["name"].replace("(anonymous namespace)::", "")).split("::")[-1]
-            ax.text(left + width / 2, depth, name[:letters], ha="center", va="center", color="white", fontsize=9)
+            name = short(bar["name"])
+            middle = left + width / 2
+            ax.text(middle, depth, name[:letters], color="white", fontsize=9, **CENTRED)
     ax.invert_yaxis()
     ax.set(xlabel="time (µs)", ylabel="depth of the call")

@@ -1,4 +1,4 @@
-"""The gradients of two parts of a batch, averaged over the ranks: are they the gradient of the whole batch?
+"""The gradients of two parts of a batch, averaged over the ranks: are they that of the whole batch?
 
 Run:  python halves.py
       torchrun --standalone --nproc-per-node=2 halves.py
@@ -6,60 +6,79 @@ Run:  python halves.py
 """
 
 import argparse
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 ROWS = 10
 
 
-def gradient(model: nn.Module, x: torch.Tensor, y: torch.Tensor, count: int) -> torch.Tensor:
-    """Gradient of the squared errors' sum over `count`, for x (N, 2) and y (N, 1): all parameters in a row, (P,)."""
+def cut(world_size: int, first: int | None) -> tuple[Tensor, ...]:
+    """The numbers of the rows for each rank; ValueError for a rank without rows."""
+    parts = torch.arange(ROWS).tensor_split(world_size if first is None else [first])
+    counts = [len(part) for part in parts]
+    if len(parts) != world_size or min(counts) == 0:
+        raise ValueError(f"{ROWS} rows in parts of {counts} do not suit {world_size} ranks")
+    return parts
+
+
+def network(norm: bool) -> nn.Module:
+    """x (N, 2) → (N, 1); with BatchNorm, if asked, which looks at a whole batch at once."""
+    first = nn.Linear(2, 3)
+    middle = nn.BatchNorm1d(3) if norm else nn.Identity()
+    last = nn.Linear(3, 1)
+    return nn.Sequential(first, middle, nn.Tanh(), last)
+
+
+def gradient(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Tensor:
+    """Gradient of the squared errors' sum over `count`, for x (N, 2) and y (N, 1), as (P,)."""
     model.zero_grad()
-    loss = (model(x) - y).square().sum() / count
+    errors = model(x) - y
+    loss = errors.square().sum() / count
     loss.backward()
-    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    gradients = [parameter.grad.flatten() for parameter in model.parameters()]
+    return torch.cat(gradients)
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--first", type=int, help="rows for rank 0 of two; without it, equal parts")
-    parser.add_argument("--norm", action="store_true", help="with BatchNorm, which looks at a whole batch at once")
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    rank, _, world_size, device, backend = place
-    parts = torch.arange(ROWS).tensor_split(world_size if args.first is None else [args.first])
-    if len(parts) != world_size or min(map(len, parts)) == 0:
-        raise ValueError(f"{ROWS} rows in parts of {[len(part) for part in parts]} do not suit {world_size} ranks")
-    dist.init_process_group(backend, timeout=timedelta(seconds=args.timeout))
+    parser.add_argument("--norm", action="store_true", help="a network with BatchNorm")
+    args = parser.parse_args()
+    place = here()
+    parts = cut(place.world_size, args.first)
+    start(place)
 
-    torch.manual_seed(0)  # the same network and the same ten rows on every rank
-    norm = nn.BatchNorm1d(3) if args.norm else nn.Identity()
-    model = nn.Sequential(nn.Linear(2, 3), norm, nn.Tanh(), nn.Linear(3, 1)).to(device, torch.float64)
-    x = torch.randn(ROWS, 2, dtype=torch.float64).to(device)
-    y = torch.randn(ROWS, 1, dtype=torch.float64).to(device)
-    mine = parts[rank].to(device)
+    # The same network and the same ten rows on every rank, which takes its part of them.
+    torch.manual_seed(0)
+    model = network(args.norm).to(place.device, torch.float64)
+    x = torch.randn(ROWS, 2, dtype=torch.float64).to(place.device)
+    y = torch.randn(ROWS, 1, dtype=torch.float64).to(place.device)
+    mine = parts[place.rank].to(place.device)
 
-    whole = gradient(model, x, y, ROWS)  # of the mean loss over all ten rows
-    own = gradient(model, x[mine], y[mine], len(mine))  # of the mean loss over this rank's rows
+    # The mean loss over all ten rows, then over this rank's rows, averaged over the ranks.
+    whole = gradient(model, x, y, ROWS)
+    own = gradient(model, x[mine], y[mine], len(mine))
     average = own.clone()
     dist.all_reduce(average)  # adds over all ranks, and everyone gets the sum
-    average /= world_size
+    average /= place.world_size
 
-    weighted = gradient(model, x[mine], y[mine], ROWS)  # each row counts for a tenth, whichever rank has it
+    # Each row counts for a tenth, whichever rank has it: nothing is left to divide.
+    weighted = gradient(model, x[mine], y[mine], ROWS)
     dist.all_reduce(weighted)
 
-    gaps = [(other - whole).abs().max().item() for other in (average, weighted)]
-    print(f"rank {rank}: {len(mine)} rows, average and whole differ by at most {gaps[0]:.1e}\n", end="")
-    results = {"own": own, "average": average, "weighted": weighted, "whole": whole}
-    lists = {name: tensor.tolist() for name, tensor in results.items()}
-    report("halves", place, rows=len(mine), gap=gaps[0], weighted_gap=gaps[1], **lists)
+    gap = (average - whole).abs().max().item()
+    weighted_gap = (weighted - whole).abs().max().item()
+    line = f"rank {place.rank}: {len(mine)} rows, average and whole differ by at most {gap:.1e}"
+    print(f"{line}\n", end="")
+    gradients = {"own": own, "average": average, "weighted": weighted, "whole": whole}
+    lists = {name: tensor.tolist() for name, tensor in gradients.items()}
+    report("halves", place, rows=len(mine), gap=gap, weighted_gap=weighted_gap, **lists)
     dist.destroy_process_group()
 
 

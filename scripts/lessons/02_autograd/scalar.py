@@ -7,10 +7,13 @@ import math
 
 
 class Value:
-    """A number; `parents` holds pairs (number it was made from, how fast it changes with that number)."""
+    """A number; `parents` holds pairs (a number it was made from, how fast it changes with it)."""
 
     def __init__(self, data: float, parents: tuple = (), sign: str = ""):
-        self.data, self.parents, self.sign, self.grad = data, parents, sign, 0.0
+        self.data = data
+        self.parents = parents
+        self.sign = sign  # of the operation, for drawings
+        self.grad = 0.0
 
     def __add__(self, other: "Value") -> "Value":
         return Value(self.data + other.data, ((self, 1.0), (other, 1.0)), "+")
@@ -40,7 +43,8 @@ class Value:
 
 def in_order(end: Value) -> list[Value]:
     """Every number behind `end`, each after all that it was made from; `end` is the last."""
-    order, seen = [], set()
+    order = []
+    seen = set()
 
     def visit(node: Value) -> None:
         if node not in seen:

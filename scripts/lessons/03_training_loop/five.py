@@ -4,6 +4,7 @@ Run:  python five.py
 """
 
 import torch
+from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
@@ -16,8 +17,9 @@ def main() -> None:
     torch.manual_seed(0)
     x = torch.linspace(-3, 3, 200, device=place.device).unsqueeze(1)  # (200, 1)
     y = torch.sin(x)
-    model = torch.nn.Sequential(torch.nn.Linear(1, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)).to(place.device)
-    criterion = torch.nn.MSELoss()
+    model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+    model.to(place.device)
+    criterion = nn.MSELoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
     for _ in range(500):
@@ -31,7 +33,9 @@ def main() -> None:
         # END SOLUTION
 
     print(f"after 500 steps the mean squared error is {loss:.5f}")
-    report("five", place, loss=loss.item(), x=x.flatten().tolist(), output=model(x).flatten().tolist())
+    output = model(x)
+    curve = {"x": x.flatten().tolist(), "output": output.flatten().tolist()}
+    report("five", place, loss=loss.item(), **curve)
 
 
 if __name__ == "__main__":

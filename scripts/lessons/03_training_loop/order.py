@@ -6,6 +6,7 @@ Run:  python order.py
 import argparse
 
 import torch
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
@@ -20,6 +21,38 @@ ORDERS = {
 }
 
 
+def network() -> nn.Module:
+    """Pictures (N, 3, 32, 32) → ten scores each (N, 10)."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(3072, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
+def train(model: nn.Module, order: list[str], steps: int, x: Tensor, y: Tensor) -> list[float]:
+    """The loss of each step; a step does the lines of `order` with 128 pictures from x, y."""
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(steps):
+        batch = torch.randint(len(y), (128,), device=y.device)
+        for line in order:
+            if line == "zero_grad":
+                optimizer.zero_grad()
+            elif line == "forward":
+                output = model(x[batch])
+            elif line == "loss":
+                loss = criterion(output, y[batch])
+            elif line == "backward":
+                loss.backward()
+            elif line == "step":
+                optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def weights(model: nn.Module) -> Tensor:
+    """A copy of all weights, in one row."""
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -28,36 +61,17 @@ def main() -> None:
     place = here()
 
     pictures = Pictures(train=True, size=2048)
-    inputs = normalise(pictures.x).to(place.device)
-    targets = pictures.y.to(place.device)
+    x = normalise(pictures.x).to(place.device)
+    y = pictures.y.to(place.device)
     curves = {}
     for name, order in ORDERS.items():
         torch.manual_seed(0)  # the same weights and the same batches for every order
-        model = torch.nn.Sequential(
-            torch.nn.Flatten(), torch.nn.Linear(3072, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
-        )
-        model.to(place.device)
-        criterion = torch.nn.CrossEntropyLoss()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
-        losses = []
-        for _ in range(args.steps):
-            batch = torch.randint(len(targets), (128,), device=place.device)
-            for line in order:
-                if line == "zero_grad":
-                    optimizer.zero_grad()
-                elif line == "forward":
-                    output = model(inputs[batch])
-                elif line == "loss":
-                    loss = criterion(output, targets[batch])
-                elif line == "backward":
-                    loss.backward()
-                elif line == "step":
-                    optimizer.step()
-            losses.append(loss.item())
-        after = torch.cat([p.detach().flatten() for p in model.parameters()])
-        moved = (after - before).norm().item()
-        print(f"{name:22} loss {losses[0]:5.2f} → {losses[-1]:5.2f}, the weights moved by {moved:.3f}")
+        model = network().to(place.device)
+        before = weights(model)
+        losses = train(model, order, args.steps, x, y)
+        moved = (weights(model) - before).norm().item()
+        change = f"loss {losses[0]:5.2f} → {losses[-1]:5.2f}"
+        print(f"{name:22} {change}, the weights moved by {moved:.3f}")
         curves[name] = {"losses": losses, "moved": moved}
     report("order", place, curves=curves)
 

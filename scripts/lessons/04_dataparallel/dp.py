@@ -1,4 +1,4 @@
-"""nn.DataParallel itself: what it does with two GPUs, with one and with none; and what each copy gets, gives and holds.
+"""nn.DataParallel with two GPUs, with one, with none; and what each copy gets, gives and holds.
 
 Run:  python dp.py
       torchrun --standalone --nproc-per-node=1 dp.py     # one process for all GPUs
@@ -6,57 +6,100 @@ Run:  python dp.py
 
 import argparse
 import copy
-import time
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from byhand import Network, gather, parallel_apply, places, replicate, scatter
+import byhand
 from devices import here, report
 from model import ResNet
+from stopwatch import seconds
 
-SEEN = []  # what every call got: a list outside of the model, since what is set on a copy goes with the copy
+CALLS = []  # device and shape of every input; not in the model, where they would go with the copy
 
 
-class Noting(Network):
+class Noting(byhand.Network):
+    """Notes what every call gets."""
+
     def forward(self, x: Tensor) -> Tensor:
-        SEEN.append([str(x.device), *x.shape])
+        CALLS.append([str(x.device), *x.shape])
         return super().forward(x)
 
 
-def count(copies: int, batch_size: int) -> list[dict[str, int]]:
-    """One step of the course's network, by hand: the bytes that go to each copy, come from it, and stay."""
-    devices, model = places(copies), ResNet()
-    x, y = torch.randn(batch_size, 3, 32, 32).to(devices[0]), torch.randint(10, (batch_size,)).to(devices[0])
-    optimizer = torch.optim.SGD(model.to(devices[0]).parameters(), lr=0.1, momentum=0.9)
-    replicas, parts = replicate(model, devices), scatter(x, devices)
-    outputs = parallel_apply(replicas, parts)
-    for tensor in [*outputs, *(weight for replica in replicas for weight in replica.parameters())]:
-        tensor.retain_grad()
-    nn.functional.cross_entropy(gather(outputs, devices[0]), y).backward()
+class Comparison(NamedTuple):
+    calls: list  # what each copy got
+    output: torch.device
+    gap: float  # largest difference of scores and gradients
+
+
+def compare(parallel: nn.DataParallel, plain: nn.Module, x: Tensor) -> Comparison:
+    """One pass with DataParallel against one without."""
+    CALLS.clear()
+    scores = parallel(x)
+    calls = sorted(CALLS)
+    scores.square().mean().backward()
+    expected = plain(x)
+    expected.square().mean().backward()
+    ours = [scores.to(x.device), *byhand.gradients(parallel.module)]
+    theirs = [expected, *byhand.gradients(plain)]
+    return Comparison(calls, scores.device, byhand.largest_gap(ours, theirs))
+
+
+def train_step(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
+    optimizer.zero_grad()
+    scores = network(x)
+    nn.functional.cross_entropy(scores, y).backward()
     optimizer.step()
-    counts = []
-    for replica, part, output in zip(replicas, parts, outputs, strict=True):
-        kinds = {"weights": replica.parameters(), "buffers": replica.buffers(), "inputs": [part], "outputs": [output]}
-        kinds |= {"gradients": [weight.grad for weight in replica.parameters()], "output gradients": [output.grad]}
-        counts.append({kind: sum(tensor.nbytes for tensor in tensors) for kind, tensors in kinds.items()})
-    counts[0]["optimizer"] = sum(state["momentum_buffer"].nbytes for state in optimizer.state.values())
-    return counts
 
 
 def pace(network: nn.Module, batch_size: int, steps: int, device: torch.device) -> float:
     """Pictures a second in training steps, after two to warm up."""
-    x, y = torch.randn(batch_size, 3, 32, 32, device=device), torch.randint(10, (batch_size,), device=device)
-    optimizer, ends = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9), []
-    for _ in range(steps + 2):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(network(x), y).backward()
-        optimizer.step()
-        for gpu in range(torch.cuda.device_count()):
-            torch.cuda.synchronize(gpu)
-        ends.append(time.perf_counter())
-    return steps * batch_size / (ends[-1] - ends[1])
+    x = torch.randn(batch_size, 3, 32, 32, device=device)
+    y = torch.randint(10, (batch_size,), device=device)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    step = partial(train_step, network, optimizer, x, y)
+    # A step ends on the first GPU, with what the others gave: it is enough to wait for that one.
+    times = [seconds(step, device) for _ in range(2 + steps)]
+    return steps * batch_size / sum(times[2:])
+
+
+def nbytes(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def count(copies: int, batch_size: int) -> list[dict[str, int]]:
+    """A step of the course's network, by hand: bytes that go to each copy, come from it, stay."""
+    devices = byhand.places(copies)
+    model = ResNet().to(devices[0])
+    x = torch.randn(batch_size, 3, 32, 32).to(devices[0])
+    y = torch.randint(10, (batch_size,)).to(devices[0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    replicas = byhand.replicate(model, devices)
+    parts = byhand.scatter(x, devices)
+    outputs = byhand.parallel_apply(replicas, parts)
+    scores = byhand.gather(outputs, devices[0])
+    loss = nn.functional.cross_entropy(scores, y)
+    for replica, output in zip(replicas, outputs, strict=True):
+        for tensor in [output, *replica.parameters()]:
+            tensor.retain_grad()
+    loss.backward()
+    optimizer.step()
+
+    counts = []
+    for replica, part, output in zip(replicas, parts, outputs, strict=True):
+        sizes = {"weights": nbytes(replica.parameters()), "buffers": nbytes(replica.buffers())}
+        sizes |= {"inputs": part.nbytes, "outputs": output.nbytes}
+        sizes["gradients"] = nbytes(byhand.gradients(replica))
+        sizes["output gradients"] = output.grad.nbytes
+        counts.append(sizes)
+    states = optimizer.state.values()
+    counts[0]["optimizer"] = nbytes(state["momentum_buffer"] for state in states)
+    return counts
 
 
 @record
@@ -64,32 +107,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--steps", type=int, default=3)
-    args, place, gpus = parser.parse_args(), here(), torch.cuda.device_count()
+    args = parser.parse_args()
+    place = here()
+    gpus = torch.cuda.device_count()
     ids = [0] if gpus == 1 else [0, 1]  # two are asked for without any GPU, too: will it complain?
-    device = place.device
 
-    model, x = Noting().to(device, torch.float64), torch.randn(7, 5, 12).to(device, torch.float64)
-    plain, shapes, gaps = copy.deepcopy(model), [], []
+    # The same numbers? Once with the batch cut along its first dimension, once along its second.
+    model = Noting().to(place.device, torch.float64)
+    x = torch.randn(7, 5, 12).to(place.device, torch.float64)
+    plain = copy.deepcopy(model)
+    comparisons = []
     for dim in (0, 1):
-        SEEN.clear()
         parallel = nn.DataParallel(model, device_ids=ids, output_device=ids[-1], dim=dim)
-        scores = parallel(x)
-        shapes.append(sorted(SEEN))
-        scores.square().mean().backward()
-        plain(x).square().mean().backward()
-        pairs = [(p.grad, q.grad) for p, q in zip(model.parameters(), plain.parameters(), strict=True)]
-        gaps += [(a - b).abs().max().item() for a, b in [(scores.to(device), plain(x)), *pairs]]
-    used = {"asked": ids, "used": parallel.device_ids, "output": str(scores.device)}
-    print(f"asked for {ids}, uses {parallel.device_ids}; output on {scores.device}; calls counted: {model.calls}")
-    print(f"dim=0 gives {shapes[0]}\ndim=1 gives {shapes[1]}")
+        comparisons.append(compare(parallel, plain, x))
+    first, second = comparisons
+    used = {"asked": ids, "used": parallel.device_ids, "output": str(second.output)}
+    where = f"asked for {ids}, uses {parallel.device_ids}; output on {second.output}"
+    print(f"{where}; calls counted: {model.calls}")
+    print(f"dim=0 gives {first.calls}\ndim=1 gives {second.calls}")
 
-    together = [pace(nn.DataParallel(ResNet().to(device), ids), size, args.steps, device) for size in args.batch_sizes]
-    peaks = [torch.cuda.max_memory_allocated(gpu) for gpu in range(gpus)]  # while all GPUs are at work
-    alone = [pace(ResNet().to(device), size, args.steps, device) for size in args.batch_sizes]
+    # Is it faster? The peaks of memory are read while only DataParallel has been at work.
+    together = []
+    for size in args.batch_sizes:
+        network = nn.DataParallel(ResNet().to(place.device), ids)
+        together.append(pace(network, size, args.steps, place.device))
+    peaks = [torch.cuda.max_memory_allocated(gpu) for gpu in range(gpus)]
+    alone = []
+    for size in args.batch_sizes:
+        network = ResNet().to(place.device)
+        alone.append(pace(network, size, args.steps, place.device))
     for size, one, both in zip(args.batch_sizes, alone, together, strict=True):
         print(f"batches of {size}: {one:,.0f} pictures/s plain, {both:,.0f} with DataParallel")
-    numbers = {"alone": alone, "together": together, "peaks": peaks, "counts": [count(2, 128), count(4, 128)]}
-    report("dp", place, **used, shapes=shapes, gap=max(gaps), calls=model.calls, **numbers)
+
+    shapes = [first.calls, second.calls]
+    gap = max(first.gap, second.gap)
+    counts = [count(2, 128), count(4, 128)]
+    paces = {"alone": alone, "together": together}
+    results = {"shapes": shapes, "gap": gap, "calls": model.calls, "peaks": peaks, "counts": counts}
+    report("dp", place, **used, **paces, **results)
 
 
 if __name__ == "__main__":

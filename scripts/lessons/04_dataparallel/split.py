@@ -1,4 +1,4 @@
-"""One model split over the ranks: activations travel forward by send, their gradients come back. Is it the whole model?
+"""One model split over the ranks: activations go forward, gradients back. Is it the whole model?
 
 Run:  python split.py
       torchrun --standalone --nproc-per-node=2 split.py
@@ -8,15 +8,92 @@ import argparse
 import copy
 import os
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import Place, here, report, start
+
+LAYERS = 6  # of each rank
+
+
+class Stage:
+    """One rank's part of a model: behind the part of rank - 1, before the part of rank + 1."""
+
+    def __init__(self, layers: nn.Sequential, place: Place):
+        self.layers = layers
+        self.place = place
+        self.is_first = place.rank == 0
+        self.is_last = place.rank == place.world_size - 1
+        # gloo sends from a CPU to a CPU only.
+        self.channel = place.device if place.backend == "nccl" else torch.device("cpu")
+        # Of the newest step: seconds when its forward and backward began and ended; bytes it sent.
+        self.spans: dict[str, list[float]] = {}
+        self.sent: list[int] = []
+
+    def send(self, tensor: Tensor, rank: int) -> None:
+        self.sent.append(tensor.nbytes)
+        dist.send(tensor.detach().to(self.channel), rank)
+
+    def receive(self, rank: int, like: Tensor) -> Tensor:
+        tensor = torch.empty_like(like, device=self.channel)
+        dist.recv(tensor, rank)
+        return tensor.to(self.place.device)
+
+    @contextmanager
+    def clocked(self, name: str) -> Iterator[None]:
+        """Notes the span of what is done inside."""
+        began = self.now()
+        yield
+        self.spans[name] = [began, self.now()]
+
+    def now(self) -> float:
+        torch.get_device_module(self.place.device).synchronize()  # a GPU may still be at work
+        return time.perf_counter()
+
+    def step(self, batch: Tensor, target: Tensor) -> None:
+        """Leave in `layers` the gradients of this part. All layers are as wide as the batch is."""
+        self.sent.clear()
+        rank = self.place.rank
+        x = batch
+        if not self.is_first:
+            x = self.receive(rank - 1, like=batch).requires_grad_()
+        with self.clocked("forward"):
+            output = self.layers(x)
+
+        if self.is_last:
+            loss = nn.functional.mse_loss(output, target)
+            with self.clocked("backward"):
+                loss.backward()
+        else:
+            self.send(output, rank + 1)
+            gradient = self.receive(rank + 1, like=output)
+            with self.clocked("backward"):
+                output.backward(gradient)
+        if not self.is_first:
+            self.send(x.grad, rank - 1)
+
+
+def network(width: int, layers: int) -> nn.Sequential:
+    """(N, width) → (N, width), alternately linear and tanh."""
+    modules = []
+    for _ in range(layers // 2):
+        modules += [nn.Linear(width, width), nn.Tanh()]
+    return nn.Sequential(*modules)
+
+
+def gap(part: nn.Module, same_part: nn.Module) -> float:
+    """Largest difference of their gradients, as a part of the largest gradient of that tensor."""
+    gaps = []
+    for ours, theirs in zip(part.parameters(), same_part.parameters(), strict=True):
+        difference = (ours.grad - theirs.grad).abs().max()
+        largest = theirs.grad.abs().max()
+        gaps.append((difference / largest).item())
+    return max(gaps)
 
 
 @record
@@ -24,71 +101,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    rank, _, world_size, device, backend = place
-    last, nccl = world_size - 1, backend == "nccl"
-    channel = device if nccl else torch.device("cpu")  # gloo sends from a CPU to a CPU only
-    # On GPUs all messages of a pair go one after the other, which is what we want: torch need not warn of it.
+    args = parser.parse_args()
+    place = here()
+    # On GPUs all messages of a pair go one after the other, which is what we want: no warning.
     os.environ["TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING"] = "false"
-    timeout = timedelta(seconds=args.timeout)
-    dist.init_process_group(backend, timeout=timeout, device_id=device if nccl else None)
+    start(place)
 
+    # Every rank has the whole model, to compare; a real one may be too large for one rank.
     torch.manual_seed(0)
-    layers = [layer for _ in range(3 * world_size) for layer in (nn.Linear(args.width, args.width), nn.Tanh())]
-    whole = nn.Sequential(*layers).to(device, torch.float64)
-    own = slice(6 * rank, 6 * rank + 6)
-    part = copy.deepcopy(whole[own])  # the whole is for comparison: a real one may be too large for one rank
-    batch, target = torch.randn(2, args.batch_size, args.width, dtype=torch.float64).to(device)
-    optimizer = torch.optim.SGD([*part.parameters(), *whole.parameters()], lr=0.1)
-    spans, sent = {}, []
-
-    def send(tensor: Tensor, to: int) -> None:
-        sent.append(tensor.nbytes)
-        dist.send(tensor.detach().to(channel), to)
-
-    def receive(source: int) -> Tensor:
-        tensor = torch.empty_like(batch, device=channel)  # here every layer is as wide as the input
-        dist.recv(tensor, source)
-        return tensor.to(device)
-
-    def now() -> float:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    def timed(name: str, work: Callable, *inputs: Tensor) -> Tensor | None:
-        start = now()
-        output = work(*inputs)
-        spans[name] = [start, now()]
-        return output
-
-    def step() -> None:
-        x = receive(rank - 1).requires_grad_() if rank > 0 else batch
-        output = timed("forward", part, x)
-        if rank < last:
-            send(output, rank + 1)
-            gradient = receive(rank + 1)
-            timed("backward", output.backward, gradient)
-        else:
-            loss = nn.functional.mse_loss(output, target)
-            timed("backward", loss.backward)
-        if rank > 0:
-            send(x.grad, rank - 1)
+    whole = network(args.width, LAYERS * place.world_size).to(place.device, torch.float64)
+    own = whole[LAYERS * place.rank : LAYERS * (place.rank + 1)]
+    stage = Stage(copy.deepcopy(own), place)
+    pair = torch.randn(2, args.batch_size, args.width, dtype=torch.float64)
+    batch, target = pair.to(place.device)
+    optimizer = torch.optim.SGD([*stage.layers.parameters(), *whole.parameters()], lr=0.1)
 
     gaps = []
     for _ in range(3):
         optimizer.zero_grad()
         nn.functional.mse_loss(whole(batch), target).backward()
-        dist.barrier()
-        sent.clear()
-        step()
-        for ours, theirs in zip(part.parameters(), whole[own].parameters(), strict=True):
-            gaps.append(((ours.grad - theirs.grad).abs().max() / theirs.grad.abs().max()).item())
+        dist.barrier()  # the ranks begin together
+        stage.step(batch, target)
+        gaps.append(gap(stage.layers, own))
         optimizer.step()
 
-    print(f"rank {rank}: gradients within {max(gaps):.0e} of the whole model's, bytes sent: {sent}\n", end="")
-    report("split", place, gap=max(gaps), spans=spans, sent=sent, weights=sum(p.nbytes for p in whole.parameters()))
+    largest = max(gaps)
+    equal = f"gradients within {largest:.0e} of the whole model's"
+    print(f"rank {place.rank}: {equal}, bytes sent: {stage.sent}\n", end="")
+    weights = sum(parameter.nbytes for parameter in whole.parameters())
+    report("split", place, gap=largest, spans=stage.spans, sent=stage.sent, weights=weights)
     dist.destroy_process_group()
 
 

@@ -8,24 +8,16 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import Place, here, report
 
 
-@record
-def main() -> None:
-    place = rank, _, world_size, device, backend = here()
-    dist.init_process_group(backend, timeout=timedelta(seconds=60))
-
-    torch.manual_seed(0)  # the same network on every rank
-    model = torch.nn.Sequential(torch.nn.Linear(1, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)).to(device)
-    criterion = torch.nn.MSELoss()
+def train(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> tuple[float, list[float]]:
+    """Fit y (N, 1) to x (N, 1) in 500 steps; the last loss, and one weight after each step."""
+    criterion = nn.MSELoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    curve = torch.linspace(-3, 3, 200).unsqueeze(1).to(device)  # (200, 1)
-    x = curve.chunk(world_size)[rank]  # this rank's part
-    y = torch.sin(x)
-
     weights = []
     for _ in range(500):
         optimizer.zero_grad()
@@ -35,18 +27,39 @@ def main() -> None:
         # BEGIN SOLUTION
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad)
-            parameter.grad /= world_size
+            parameter.grad /= place.world_size
         # STUB # each rank goes its own way: `step` follows its own gradient
         # END SOLUTION
         optimizer.step()
-        weights.append(model[2].weight[0, 0].item())
 
+        last_layer = model[2]
+        weights.append(last_layer.weight[0, 0].item())
+    return loss.item(), weights
+
+
+@record
+def main() -> None:
+    place = here()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+
+    # The same network on every rank, but only a part of the curve for each.
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1)).to(place.device)
+    curve = torch.linspace(-3, 3, 200).to(place.device)
+    curve = curve.unsqueeze(1)  # (200, 1)
+    x = curve.chunk(place.world_size)[place.rank]
+    loss, weights = train(model, x, torch.sin(x), place)
+
+    # How well does this rank draw the whole curve, with the half that it never saw?
     with torch.no_grad():
         output = model(curve)
-        error = criterion(output, torch.sin(curve)).item()
-    print(f"rank {rank}: mean squared error {loss:.5f} on its own part, {error:.5f} on the whole curve\n", end="")
-    x, output = curve.flatten().tolist(), output.flatten().tolist()
-    report("average", place, x=x, output=output, weights=weights, error=error)
+    error = nn.functional.mse_loss(output, torch.sin(curve)).item()
+    errors = f"{loss:.5f} on its own part, {error:.5f} on the whole curve"
+    print(f"rank {place.rank}: mean squared error {errors}\n", end="")
+
+    points = curve.flatten().tolist()
+    heights = output.flatten().tolist()
+    report("average", place, x=points, output=heights, weights=weights, error=error)
     dist.destroy_process_group()
 
 

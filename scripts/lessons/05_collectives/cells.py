@@ -1,62 +1,112 @@
 """Tensors of several ranks as pictures: a row for each rank, a coloured cell for each number.
 
-The numbers are those of three ranks, 1, 2 and 4 times a power of ten: the first digit of a sum tells what is in it.
+The numbers are those of three ranks, 1, 2 and 4 times a power of ten: the first digit of a sum
+tells what is in it.
 """
 
 from figures import BLUE, GREEN, ORANGE, plt
 
-ONE_RANK, SOME, ALL = {1: BLUE, 2: ORANGE, 4: GREEN}, "#6b7280", "#111827"
+COLORS = {1: BLUE, 2: ORANGE, 4: GREEN, 7: "#111827"}  # a rank's own number, or the sum of all
+SOME = "#6b7280"  # the sum of some
+SIDE = 0.92  # of a cell, of which the next one is 1 away
+MIDDLE = SIDE / 2
+PITCH = 1.4  # of rows that leave room for an arrow
+Row = list[int | None]  # what a rank holds; None is an empty cell
+STEPS = [
+    "step 1: add",
+    "step 2: add",
+    "reduce-scatter done",
+    "step 3: copy",
+    "step 4: copy",
+    "all-gather done",
+]
 
 
-def table(ax: plt.Axes, rows: list[list[int | None]], title: str, faded: bool = False, pitch: float = 1) -> None:
-    """Draw rows[rank][column], `pitch` apart; None is an empty cell. `faded`: only rank 0's row is in full colour."""
+def color_of(number: int | None) -> str:
+    if not number:
+        return "white"
+    first_digit = int(str(number)[0])
+    return COLORS.get(first_digit, SOME)
+
+
+def cell(ax: plt.Axes, column: int, top: float, number: int | None, pale: bool) -> None:
+    """Draw one cell and its number."""
+    square = plt.Rectangle((column, top), SIDE, SIDE)
+    square.set_facecolor(color_of(number))
+    square.set_edgecolor("#9ca3af")
+    square.set_alpha(0.3 if pale else 1)
+    ax.add_patch(square)
+
+    label = ax.text(column + MIDDLE, top + MIDDLE, number or "", size=12)
+    label.set_color("black" if pale else "white")
+    label.set_horizontalalignment("center")
+    label.set_verticalalignment("center")
+
+
+def table(ax: plt.Axes, rows: list[Row], title: str, faded: bool = False, pitch: float = 1) -> None:
+    """Draw rows[rank][column], `pitch` apart. `faded`: only rank 0's row is in full colour."""
     for rank, row in enumerate(rows):
         for column, number in enumerate(row):
-            digit = int(str(number)[0]) if number is not None else 0
-            color = ONE_RANK.get(digit, ALL if digit == 7 else SOME) if digit else "white"
-            alpha, ink = (0.3, "black") if faded and rank else (1, "white")
-            corner = column, rank * pitch
-            ax.add_patch(plt.Rectangle(corner, 0.92, 0.92, facecolor=color, edgecolor="#9ca3af", alpha=alpha))
-            ax.text(column + 0.46, rank * pitch + 0.46, number or "", color=ink, size=12, ha="center", va="center")
-    gap = pitch - 0.92
-    ax.set(xlim=(-0.1, len(rows[0])), ylim=(len(rows) * pitch, -gap), aspect="equal", xticks=[])
-    ax.set_yticks([rank * pitch + 0.46 for rank in range(len(rows))], [f"rank {rank}" for rank in range(len(rows))])
+            cell(ax, column, rank * pitch, number, pale=faded and rank > 0)
+
+    # The names of the rows are the only marks on the axes; rank 0 is at the top.
+    ranks = range(len(rows))
+    middles = [rank * pitch + MIDDLE for rank in ranks]
+    ax.set_yticks(middles, [f"rank {rank}" for rank in ranks])
+    ax.set_xticks([])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.grid(False)
+    ax.set_xlim(-0.1, len(rows[0]))
+    ax.set_ylim(len(rows) * pitch, SIDE - pitch)
+    ax.set_aspect("equal")
     ax.set_title(title, size=12)
 
 
-def at(rank: int, piece: list[int], columns: int) -> list[int | None]:
+def in_column(rank: int, piece: list[int], columns: int) -> Row:
     """A piece of one number as a row of its own, in the column of its rank."""
-    return [piece[0] if column == rank else None for column in range(columns)]
+    row = [None] * columns
+    row[rank] = piece[0]
+    return row
 
 
 def before_after(ranks: list[dict], names: list[str]) -> None:
     """For each collective, what the ranks held before it (above) and after it (below)."""
     figure, axes = plt.subplots(2, len(names), figsize=(2.7 * len(names), 4.8))
     for (top, bottom), name in zip(axes.T, names, strict=True):
-        before = [at(n, rank["piece"], 3) if name == "all-gather" else rank["own"] for n, rank in enumerate(ranks)]
+        before = [rank["own"] for rank in ranks]
+        if name == "all-gather":
+            before = [in_column(n, rank["piece"], 3) for n, rank in enumerate(ranks)]
         after = [rank["after"][name] for rank in ranks]
-        after = [at(n, row, 3) if len(row) == 1 else row for n, row in enumerate(after)]
+        if name == "reduce-scatter":
+            after = [in_column(n, piece, 3) for n, piece in enumerate(after)]
         table(top, before, f"before {name}")
         table(bottom, after, f"after {name}", faded=name == "reduce")
 
 
+def arrow(ax: plt.Axes, column: int, row: int, pitch: float) -> None:
+    """From below the cell of this row and column to the next row."""
+    x = column + MIDDLE
+    begin = row * pitch + SIDE
+    end = (row + 1) * pitch
+    style = {"arrowstyle": "-|>", "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0, "color": "k"}
+    ax.annotate("", (x, end), (x, begin), arrowprops=style)
+
+
 def ring_steps(ranks: list[dict]) -> None:
-    """Each step of a ring of three: what the ranks hold, and which chunk each sends to the rank below it."""
-    states = [rank["rings"]["3"]["states"] for rank in ranks[:3]]
-    titles = ["step 1: add", "step 2: add", "reduce-scatter done", "step 3: copy", "step 4: copy", "all-gather done"]
+    """Each step of a ring of three: what the ranks hold, and which chunk goes to the rank below."""
+    states = [rank["rings"]["3"]["states"] for rank in ranks[:3]]  # states[rank][moment][chunk]
     figure, axes = plt.subplots(2, 3, figsize=(8, 7))
-    for ax, title, moment in zip(axes.flat, titles, [0, 1, 2, 2, 3, 4], strict=True):
-        table(ax, [rank[moment] for rank in states], title, pitch=1.4)
-        for sender in range(3) if "step" in title else []:
-            receiver = states[(sender + 1) % 3]
+    for ax, title, moment in zip(axes.flat, STEPS, [0, 1, 2, 2, 3, 4], strict=True):
+        table(ax, [own[moment] for own in states], title, pitch=PITCH)
+        if "done" in title:
+            continue
+        for sender in range(3):
             # The cell in which the next rank's numbers change is the chunk that travels.
-            chunk = next(c for c in range(3) if receiver[moment][c] != receiver[moment + 1][c])
-            below = (
-                [sender, -1] if sender == 2 else [sender]
-            )  # the last sends to the first: out at the bottom, in above
-            for row in below:
-                start, arrow = row * 1.4 + 0.92, {"arrowstyle": "-|>", "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0}
-                ax.annotate("", (chunk + 0.46, start + 0.48), (chunk + 0.46, start), arrowprops=arrow | {"color": "k"})
+            receiver = states[(sender + 1) % 3]
+            now = receiver[moment]
+            later = receiver[moment + 1]
+            chunk = [now[c] != later[c] for c in range(3)].index(True)
+            arrow(ax, chunk, sender, PITCH)
+            if sender == 2:  # the last sends to the first: out at the bottom, in above
+                arrow(ax, chunk, -1, PITCH)

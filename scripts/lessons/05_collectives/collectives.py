@@ -8,40 +8,62 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
 
 
-@record
-def main() -> None:
-    place = rank, _, world_size, device, backend = here()
-    dist.init_process_group(backend, timeout=timedelta(seconds=60))
-    if backend == "gloo":
-        device = torch.device("cpu")  # where ranks share a GPU, or have none
+def exchange(own: Tensor, piece: Tensor) -> dict[str, Tensor]:
+    """What each collective leaves on this rank.
 
-    own = 2**rank * 10 ** torch.arange(world_size, device=device)  # rank 0: 1, 10, 100; rank 1: 2, 20, 200; …
-    piece = own[rank : rank + 1].clone()  # one number of these
+    own: (world_size,), this rank's numbers; piece: (1,), one of them. Both stay as they are.
+    """
+    # The first three write their result over what a rank brings, so each gets a copy.
+    copied = own.clone()
+    dist.broadcast(copied, src=0)  # one to all
 
-    sent = own.clone()
-    dist.broadcast(sent, src=0)  # one to all
     reduced = own.clone()
     dist.reduce(reduced, dst=0)  # all to one
+
     summed = own.clone()
-    dist.all_reduce(summed)  # all to all: in place, as the two above
+    dist.all_reduce(summed)  # all to all
+
+    # These two change the size, so the result needs a tensor of its own.
     gathered = torch.empty_like(own)
     dist.all_gather_into_tensor(gathered, piece)
+
     scattered = torch.empty_like(piece)
     dist.reduce_scatter_tensor(scattered, own)
 
-    again = torch.empty_like(own)
-    dist.all_gather_into_tensor(again, scattered)  # what reduce-scatter left, put together on every rank
+    # What reduce-scatter left, put together on every rank.
+    together = torch.empty_like(own)
+    dist.all_gather_into_tensor(together, scattered)
 
-    before = {"own": own.tolist(), "piece": piece.tolist()}
-    after = {"broadcast": sent, "reduce": reduced, "all-reduce": summed}
-    after |= {"all-gather": gathered, "reduce-scatter": scattered, "reduce-scatter, all-gather": again}
-    print(f"rank {rank} began with {own.tolist()}\n", end="")
-    report("collectives", place, **before, after={name: tensor.tolist() for name, tensor in after.items()})
+    return {
+        "broadcast": copied,
+        "reduce": reduced,
+        "all-reduce": summed,
+        "all-gather": gathered,
+        "reduce-scatter": scattered,
+        "reduce-scatter, all-gather": together,
+    }
+
+
+@record
+def main() -> None:
+    place = here()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    # gloo carries messages where ranks share a GPU or have none: then we stay in main memory.
+    device = place.device if place.backend == "nccl" else torch.device("cpu")
+
+    # Rank 0 has 1, 10, 100; rank 1 has 2, 20, 200; …
+    own = 2**place.rank * 10 ** torch.arange(place.world_size, device=device)
+    piece = own[place.rank : place.rank + 1].clone()  # one number of these
+    after = {name: tensor.tolist() for name, tensor in exchange(own, piece).items()}
+
+    print(f"rank {place.rank} began with {own.tolist()}\n", end="")
+    report("collectives", place, own=own.tolist(), piece=piece.tolist(), after=after)
     dist.destroy_process_group()
 
 

@@ -16,12 +16,14 @@ from devices import here, report
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--limit", type=float, default=5, help="seconds that a rank waits in a collective")
-    args, place = parser.parse_args(), here()
+    parser.add_argument("--limit", type=float, default=5, help="seconds that a rank waits")
+    args = parser.parse_args()
     # gloo on the CPU everywhere: so the message reads the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    group = dist.new_group(timeout=timedelta(seconds=args.limit))  # all have come: from here on, little patience
+    # All have come: from here on, little patience.
+    group = dist.new_group(timeout=timedelta(seconds=args.limit))
 
     total = torch.ones(1)
     if place.rank == 0:

@@ -8,75 +8,109 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
 from ring import ring_all_reduce
 
+STEPS = 12
+SHARE = 12  # rows of a batch that each rank takes
 
-class OwnDDP(torch.nn.Module):
-    """A module whose copies on all ranks start alike, and whose gradients `average_gradients` makes alike."""
 
-    def __init__(self, module: torch.nn.Module):
+class OwnDDP(nn.Module):
+    """A module that starts alike on all ranks; `average_gradients` makes its gradients alike."""
+
+    def __init__(self, module: nn.Module):
         super().__init__()
         self.module = module
-        for tensor in module.state_dict().values():  # parameters, and buffers such as those of BatchNorm
+        # Parameters, and buffers such as those of BatchNorm.
+        for tensor in module.state_dict().values():
             dist.broadcast(tensor, src=0)
 
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
         return self.module(*inputs)
 
     def average_gradients(self) -> None:
         """Call it on every rank between `backward` and `step`."""
         gradients = [p.grad for p in self.module.parameters() if p.grad is not None]
-        flat = torch.cat([gradient.flatten() for gradient in gradients])  # one long message, not many short ones
+        sizes = [gradient.numel() for gradient in gradients]
+        # One long message, not many short ones.
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
         ring_all_reduce(flat)
         flat /= dist.get_world_size()
-        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        for gradient, part in zip(gradients, flat.split(sizes), strict=True):
             gradient.copy_(part.view_as(gradient))
 
 
-def network() -> torch.nn.Module:
-    return torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).double()
+def network(seed: int) -> nn.Module:
+    """(N, 4) → (N, 1), in float64; the same weights for the same seed."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    return model.double()
+
+
+class Training:
+    """One copy of the network, trained on its part of every batch."""
+
+    def __init__(self, module: nn.Module, part: slice, averages: bool = False):
+        self.module = module
+        self.model = OwnDDP(module) if averages else module
+        self.part = part
+        self.averages = averages
+        self.criterion = nn.MSELoss()
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+        self.trace: list[float] = []  # one weight, before each step
+
+    def step(self, x: Tensor, y: Tensor) -> None:
+        last_layer = self.module[2]
+        self.trace.append(last_layer.weight[0, 0].item())
+
+        self.optimizer.zero_grad()
+        output = self.model(x[self.part])
+        loss = self.criterion(output, y[self.part])
+        loss.backward()
+        if self.averages:
+            self.model.average_gradients()
+        self.optimizer.step()
+
+    def weights(self) -> Tensor:
+        """All parameters in one tensor."""
+        vector = nn.utils.parameters_to_vector(self.module.parameters())
+        return vector.detach()
 
 
 @record
 def main() -> None:
-    place = rank, _, world_size, device, backend = here()
-    dist.init_process_group(backend, timeout=timedelta(seconds=60))
-    if backend == "gloo":
-        device = torch.device("cpu")  # our ring sends, and gloo sends tensors in main memory only
+    place = here()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    # Our ring sends tensors, and gloo sends those in main memory only.
+    device = place.device if place.backend == "nccl" else torch.device("cpu")
 
-    models = {}
-    for name, seed in {"one process": 0, "own DDP": rank, "never talks": rank}.items():  # two with a start of their own
-        torch.manual_seed(seed)
-        models[name] = network().to(device)
-    own_ddp = OwnDDP(models["own DDP"])
-    optimizers = {name: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for name, model in models.items()}
-    generator = torch.Generator().manual_seed(0)  # the same batches on all ranks, of which each takes its part
+    # One copy learns from whole batches. Two take this rank's part, from a start of their own.
+    rows = SHARE * place.world_size
+    first = SHARE * place.rank
+    share = slice(first, first + SHARE)
+    alone = Training(network(0).to(device), slice(rows))
+    own_ddp = Training(network(place.rank).to(device), share, averages=True)
+    silent = Training(network(place.rank).to(device), share)
 
-    traces, gaps = {name: [] for name in models}, []
-    for _ in range(12):
-        x = torch.randn(12 * world_size, 4, dtype=torch.float64, generator=generator).to(device)
+    # The same batches on all ranks.
+    generator = torch.Generator().manual_seed(0)
+    gaps = []
+    for _ in range(STEPS):
+        x = torch.randn(rows, 4, dtype=torch.float64, generator=generator).to(device)
         y = x.prod(1, keepdim=True)
-        mine = slice(12 * rank, 12 * (rank + 1))
-        for name, part in {"one process": slice(None), "own DDP": mine, "never talks": mine}.items():
-            traces[name].append(models[name][2].weight[0, 0].item())
+        for training in (alone, own_ddp, silent):
+            training.step(x, y)
+        difference = own_ddp.weights() - alone.weights()
+        gaps.append(difference.abs().max().item())
 
-            optimizers[name].zero_grad()
-            output = (own_ddp if name == "own DDP" else models[name])(x[part])
-            loss = torch.nn.functional.mse_loss(output, y[part])
-            loss.backward()
-            if name == "own DDP":
-                own_ddp.average_gradients()
-            optimizers[name].step()
-        pairs = zip(models["one process"].parameters(), models["own DDP"].parameters(), strict=True)
-        gaps.append(max((one - two).abs().max().item() for one, two in pairs))
-
-    weights = torch.cat([p.detach().flatten() for p in models["own DDP"].parameters()]).tolist()
-    if rank == 0:
-        print(f"after {len(gaps)} steps: own DDP differs from one process on the whole batch by {gaps[-1]:.1e}")
-    report("ownddp", place, traces=traces, gaps=gaps, weights=weights)
+    if place.rank == 0:
+        compared = "own DDP differs from one process on the whole batch"
+        print(f"after {len(gaps)} steps: {compared} by {gaps[-1]:.1e}")
+    traces = {"one process": alone.trace, "own DDP": own_ddp.trace, "never talks": silent.trace}
+    report("ownddp", place, traces=traces, gaps=gaps, weights=own_ddp.weights().tolist())
     dist.destroy_process_group()
 
 

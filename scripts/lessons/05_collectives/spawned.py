@@ -23,24 +23,30 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def start(rank: int, port: int) -> None:
+def run_as(rank: int, port: int) -> None:
     """What torchrun does for each rank: tell it who it is and where the others meet."""
-    ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": WORLD_SIZE, "LOCAL_WORLD_SIZE": WORLD_SIZE}
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in (ranks | meeting).items()})
+    os.environ["RANK"] = str(rank)
+    os.environ["LOCAL_RANK"] = str(rank)
+    os.environ["WORLD_SIZE"] = str(WORLD_SIZE)
+    os.environ["LOCAL_WORLD_SIZE"] = str(WORLD_SIZE)
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    os.environ["MASTER_PORT"] = str(port)
     main()
 
 
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60))
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+
+    # Each rank brings its number plus one; afterwards every rank holds the sum.
     total = torch.tensor([place.rank + 1], device=place.device)
     dist.all_reduce(total)
+
     print(f"rank {place.rank} of {place.world_size}: the sum is {total.item()}\n", end="")
     report("spawned", place, total=total.item())
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(start, args=(free_port(),), nprocs=WORLD_SIZE)
+    torch.multiprocessing.spawn(run_as, args=(free_port(),), nprocs=WORLD_SIZE)

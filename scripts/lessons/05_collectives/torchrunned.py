@@ -15,9 +15,12 @@ from devices import here, report
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60))
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+
+    # Each rank brings its number plus one; afterwards every rank holds the sum.
     total = torch.tensor([place.rank + 1], device=place.device)
     dist.all_reduce(total)
+
     print(f"rank {place.rank} of {place.world_size}: the sum is {total.item()}\n", end="")
     report("torchrunned", place, total=total.item())
     dist.destroy_process_group()

@@ -1,9 +1,8 @@
-"""BatchNorm on two ranks: each knows the statistics of its own part. Synchronised by hand, it is the whole batch's.
+"""BatchNorm on two ranks: each knows its own part. Synchronised by hand, all know the whole batch.
 
 Run:  torchrun --standalone --nproc-per-node=2 batchnorm.py
 """
 
-import argparse
 from datetime import timedelta
 
 import torch
@@ -13,9 +12,11 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
 
+SHARE = 8  # pictures of each rank
+
 
 class SumOverRanks(torch.autograd.Function):
-    """All-reduce that gradients flow through: what every rank adds, every rank's loss depends on."""
+    """All-reduce that gradients flow through: every rank's loss depends on what each rank adds."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
@@ -31,46 +32,63 @@ class SumOverRanks(torch.autograd.Function):
 
 
 class SyncedBatchNorm(nn.BatchNorm2d):
-    """x (N, C, H, W) → the same shape, each channel normalised over the batches of all ranks, equal in size."""
+    """x (N, C, H, W) → the same shape, each channel normalised over the batches of all ranks.
+
+    Every rank has as many pictures.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        sums = SumOverRanks.apply(torch.stack([x.sum((0, 2, 3)), x.square().sum((0, 2, 3))]))
-        mean, square = sums / (x.numel() / x.shape[1] * dist.get_world_size())
+        # One all-reduce for both sums of each channel.
+        values = x.sum((0, 2, 3))
+        squares = x.square().sum((0, 2, 3))
+        totals = SumOverRanks.apply(torch.stack([values, squares]))
+        count = x.numel() / x.shape[1] * dist.get_world_size()
+        mean, mean_square = totals / count
+
         self.running_mean.lerp_(mean.detach(), self.momentum)
-        scale = self.weight * (square - mean**2 + self.eps).rsqrt()
-        return x * scale[:, None, None] + (self.bias - mean * scale)[:, None, None]
+        variance = mean_square - mean**2
+        scale = self.weight * (variance + self.eps).rsqrt()
+        shift = self.bias - mean * scale
+        return x * scale[:, None, None] + shift[:, None, None]
+
+
+def input_gradient(layer: nn.Module, x: Tensor, target: Tensor) -> Tensor:
+    """The gradient of a loss by the layer's input, of x's shape."""
+    x = x.clone().requires_grad_()
+    loss = (layer(x) * target).sum()
+    loss.backward()
+    return x.grad
 
 
 @record
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    rank, _, world_size, device, backend = place
-    dist.init_process_group(backend, timeout=timedelta(seconds=args.timeout))
+    place = here()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
 
-    torch.manual_seed(0)  # the same whole batch and the same loss on every rank
-    whole, target = torch.randn(2, 8 * world_size, 3, 4, 4, dtype=torch.float64, device=device)
-    part = slice(8 * rank, 8 * (rank + 1))
+    # The same whole batch and the same loss on every rank, of which each takes its part.
+    torch.manual_seed(0)
+    shape = (SHARE * place.world_size, 3, 4, 4)
+    whole, target = torch.randn(2, *shape, dtype=torch.float64, device=place.device)
+    first = SHARE * place.rank
+    part = slice(first, first + SHARE)
 
-    def gradient(layer: nn.Module, x: Tensor, target: Tensor) -> Tensor:
-        x = x.clone().requires_grad_()
-        (layer(x) * target).sum().backward()
-        return x.grad
-
-    alone = nn.BatchNorm2d(3).to(device, torch.float64)
-    wanted = gradient(alone, whole, target)[part]
+    # What one process gets with the whole batch is what the ranks should get together.
+    alone = nn.BatchNorm2d(3).to(place.device, torch.float64)
+    expected = input_gradient(alone, whole, target)[part]
     layers = {"BatchNorm": nn.BatchNorm2d(3), "ours": SyncedBatchNorm(3)}
-    if backend == "nccl":  # the library's own works between GPUs only
+    if place.backend == "nccl":  # the library's own works between GPUs only
         layers["SyncBatchNorm"] = nn.SyncBatchNorm(3)
-    gaps, means = {}, {"one process": alone.running_mean.tolist()}
+
+    gaps = {}
+    means = {"one process": alone.running_mean.tolist()}
     for name, layer in layers.items():
-        layer.to(device, torch.float64)
-        gaps[name] = (gradient(layer, whole[part], target[part]) - wanted).abs().max().item()
+        layer.to(place.device, torch.float64)
+        gradient = input_gradient(layer, whole[part], target[part])
+        difference = gradient - expected
+        gaps[name] = difference.abs().max().item()
         means[name] = layer.running_mean.tolist()
-        print(
-            f"rank {rank}, {name}: mean of channel 0 {means[name][0]:+.5f}, gradient off by {gaps[name]:.1e}\n", end=""
-        )
+        mean = f"mean of channel 0 {means[name][0]:+.5f}"
+        print(f"rank {place.rank}, {name}: {mean}, gradient off by {gaps[name]:.1e}\n", end="")
     report("batchnorm", place, gaps=gaps, means=means)
     dist.destroy_process_group()
 

@@ -1,77 +1,68 @@
-"""Train one small ResNet on several ranks: each takes a part of every batch, DDP averages the gradients.
+"""Train one small ResNet on several ranks, each on its part of every batch; DDP averages gradients.
 
 Run:  python ddp.py --epochs 2
       torchrun --standalone --nproc-per-node=2 ddp.py --epochs 2
 """
 
-import argparse
 import time
+from argparse import ArgumentParser, Namespace
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD
+from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, DistributedSampler
 
 from devices import Place, here, report
-from loader import Pictures, as_is, augment, normalise
+from loader import Pictures, augment, loading, normalise
 from model import ResNet
 
 
-@torch.no_grad()
-def evaluate(model: torch.nn.Module, test_set: Pictures, place: Place) -> dict[str, float]:
-    """Accuracy and mean loss over the whole test set, of which each rank takes its share, without padding."""
-    model.eval()
-    for buffer in model.buffers():
-        dist.broadcast(buffer, src=0)  # BatchNorm's statistics differ between ranks after the last step
-    totals = torch.zeros(3, dtype=torch.float64)  # correct, sum of the losses, pictures
-    for x, y in test_set.batches(500, place.rank, place.world_size):
-        output, y = model(normalise(x.to(place.device))), y.to(place.device)
-        loss = torch.nn.functional.cross_entropy(output, y, reduction="sum")
-        totals += torch.tensor([(output.argmax(1) == y).sum(), loss, len(y)])
-    dist.all_reduce(totals := totals.to(place.device))
-    correct, loss, count = totals.tolist()
-    return {"correct": int(correct), "count": int(count), "accuracy": correct / count, "test_loss": loss / count}
-
-
-@record
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse(doc: str) -> Namespace:
+    """The options that the program was started with; `doc` is what `--help` begins with."""
+    parser = ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--global-batch-size", type=int, default=128, help="pictures in one optimizer step")
+    parser.add_argument("--global-batch-size", type=int, default=128, help="pictures in one step")
     parser.add_argument("--lr", type=float, default=0.2, help="learning rate at its peak")
     parser.add_argument("--train-size", type=int, help="use only the first so many pictures")
     parser.add_argument("--test-size", type=int)
     parser.add_argument("--workers", type=int, default=0, help="loader processes a rank")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--timeout", type=float, default=60, help="seconds that a rank waits for the others")
-    args, place = parser.parse_args(), here()
-    rank, _, world_size, device, backend = place
-    if args.global_batch_size % world_size:
-        raise ValueError(f"{world_size} ranks cannot share a global batch of {args.global_batch_size} equally")
-    batch_size = args.global_batch_size // world_size
-    dist.init_process_group(backend, timeout=timedelta(seconds=args.timeout))
-    train_set, test_set = Pictures(True, args.train_size), Pictures(False, args.test_size)
-    loading = {"num_workers": args.workers, "pin_memory": device.type == "cuda", "collate_fn": as_is, "drop_last": True}
+    return parser.parse_args()
+
+
+def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> dict:
+    """Train the model; its loss and one of its weights at each step, and pictures a second."""
+    # A new random order in each epoch, dealt out so that no two ranks take the same picture.
+    batch_size = args.global_batch_size // place.world_size
     # BEGIN LIVE
     sampler = DistributedSampler(train_set, shuffle=True, seed=args.seed, drop_last=True)
-    # STUB sampler = DistributedSampler(train_set, 1, 0)  # every rank is told that it is alone, and takes all pictures
+    # STUB # every rank is told that it is alone, and takes all pictures
+    # STUB sampler = DistributedSampler(train_set, num_replicas=1, rank=0)
     # END LIVE
-    loader = DataLoader(train_set, batch_size, sampler=sampler, **loading)
-    torch.manual_seed(args.seed)
-    model = ResNet().to(device, memory_format=torch.channels_last)
+    options = loading(args.workers, place.device)
+    loader = DataLoader(train_set, batch_size, sampler=sampler, **options)
+    steps = args.epochs * len(loader)
+    if steps == 0:
+        raise ValueError("no epoch, or not one whole batch of pictures")
+
+    # DDP copies rank 0's weights to all ranks, and averages the gradients while `backward` runs.
     # BEGIN LIVE
     ddp_model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
     # STUB ddp_model = model
     # END LIVE
-    torch.manual_seed(args.seed + rank)  # from here on, every rank draws random numbers of its own
-    criterion = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
-    optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    steps = args.epochs * len(loader) or parser.error("no epoch, or not one whole batch of pictures")
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, total_steps=steps, anneal_strategy="linear")
+    criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+    optimizer = SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
+    # The learning rate rises from almost 0 to its peak, then falls back.
+    scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, anneal_strategy="linear")
 
-    losses, weights, start = [], [], time.perf_counter()
+    losses = []
+    weights = []
+    began = time.perf_counter()
     for epoch in range(args.epochs):
         # BEGIN LIVE
         sampler.set_epoch(epoch)
@@ -79,9 +70,11 @@ def main() -> None:
         # END LIVE
         model.train()
         for x, y in loader:
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x = x.to(place.device, non_blocking=True)
+            y = y.to(place.device, non_blocking=True)
             x = normalise(augment(x))
-            weights.append(model.head.weight[0, 0].detach().clone())
+            weight = model.head.weight[0, 0]
+            weights.append(weight.detach().clone())
 
             optimizer.zero_grad()
             output = ddp_model(x)
@@ -91,17 +84,69 @@ def main() -> None:
 
             scheduler.step()
             losses.append(loss.detach())
-            if rank == 0 and len(losses) % max(1, steps // 8) == 0:
-                pace = len(losses) * args.global_batch_size / (time.perf_counter() - start)
-                print(f"epoch {epoch + 1}, step {len(losses)} of {steps}: loss {loss:.3f}, {pace:,.0f} pictures/s")
-    losses, weights = torch.stack(losses).tolist(), torch.stack(weights).tolist()
-    pace = steps * args.global_batch_size / (time.perf_counter() - start)
+            done = len(losses)
+            if place.rank == 0 and done % max(1, steps // 8) == 0:
+                seconds = time.perf_counter() - began
+                pace = done * args.global_batch_size / seconds
+                progress = f"epoch {epoch + 1}, step {done} of {steps}"
+                print(f"{progress}: loss {loss:.3f}, {pace:,.0f} pictures/s")
 
+    # `tolist` waits for a GPU, so the clock is read after it.
+    losses = torch.stack(losses).tolist()
+    weights = torch.stack(weights).tolist()
+    seconds = time.perf_counter() - began
+    pace = steps * args.global_batch_size / seconds
+    return {"losses": losses, "weights": weights, "pace": pace, "last": sampler.epoch}
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, float]:
+    """Accuracy and mean loss over the whole test set."""
+    model.eval()
+    for buffer in model.buffers():
+        dist.broadcast(buffer, src=0)  # BatchNorm's statistics differ between ranks by now
+    totals = torch.zeros(3, dtype=torch.float64)  # correct, sum of the losses, pictures
+    for x, y in test_set.batches(500, place.rank, place.world_size):
+        x = normalise(x.to(place.device))
+        y = y.to(place.device)
+        output = model(x)
+        correct = (output.argmax(1) == y).sum()
+        loss = nn.functional.cross_entropy(output, y, reduction="sum")
+        totals += torch.tensor([correct, loss, len(y)])
+
+    # Add first, divide afterwards: a mean of the ranks' means would be another number.
+    totals = totals.to(place.device)
+    dist.all_reduce(totals)
+    correct, loss, count = totals.tolist()
+    means = {"accuracy": correct / count, "test_loss": loss / count}
+    return {"correct": int(correct), "count": int(count)} | means
+
+
+@record
+def main() -> None:
+    place = here()
+    args = parse(__doc__)
+    if args.global_batch_size % place.world_size:
+        batch = f"a global batch of {args.global_batch_size}"
+        raise ValueError(f"{place.world_size} ranks cannot share {batch} equally")
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+
+    train_set = Pictures(True, args.train_size)
+    test_set = Pictures(False, args.test_size)
+
+    # One seed for all: the ranks begin with the same weights.
+    torch.manual_seed(args.seed)
+    model = ResNet().to(place.device, memory_format=torch.channels_last)
+    # From here on, every rank draws random numbers of its own.
+    torch.manual_seed(args.seed + place.rank)
+
+    history = train(model, train_set, args, place)
     scores = evaluate(model, test_set, place)
-    if rank == 0:
-        torch.save(model.state_dict(), "ddp.pt")  # the model itself, not its DDP wrapper: no `module.` in the names
-        print(f"{train_set.source}: {scores['correct']:,} of {scores['count']:,} test pictures right")
-    report("ddp", place, data=train_set.source, last=sampler.epoch, losses=losses, weights=weights, pace=pace, **scores)
+    if place.rank == 0:
+        torch.save(model.state_dict(), "ddp.pt")  # not the DDP wrapper: no `module.` in the names
+        right = f"{scores['correct']:,} of {scores['count']:,} test pictures right"
+        print(f"{train_set.source}: {right}")
+    report("ddp", place, data=train_set.source, **history, **scores)
     dist.destroy_process_group()
 
 

@@ -1,89 +1,142 @@
-"""Is DDP on parts of a batch the same as one process on the whole batch? Five optimizer steps of each, compared.
+"""Is DDP on parts of a batch the same as one process on the whole? Five steps of each, compared.
 
 Run:  torchrun --standalone --nproc-per-node=2 equal.py
       torchrun --standalone --nproc-per-node=2 equal.py --cases none batch
 """
 
 import argparse
+from collections.abc import Callable
 from datetime import timedelta
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report
 
-CASES = {  # what normalises, and how many pictures of a step each rank takes, rank 0 and the others
-    "group": (lambda: nn.GroupNorm(4, 8), (12, 12)),
-    "none": (nn.Identity, (12, 12)),
-    "batch": (lambda: nn.BatchNorm2d(8), (12, 12)),
-    "uneven": (lambda: nn.GroupNorm(4, 8), (17, 7)),
+
+class Case(NamedTuple):
+    norm: Callable[[], nn.Module]  # makes the layer that normalises
+    first: int  # pictures of a step that rank 0 takes
+    others: int  # pictures of a step that each of the other ranks takes
+
+
+CASES = {
+    "group": Case(lambda: nn.GroupNorm(4, 8), first=12, others=12),
+    "none": Case(nn.Identity, first=12, others=12),
+    "batch": Case(lambda: nn.BatchNorm2d(8), first=12, others=12),
+    "uneven": Case(lambda: nn.GroupNorm(4, 8), first=17, others=7),
 }
 
 
 class Network(nn.Module):
-    """x (N, 3, 8, 8) → (N, 10). `second` may share its weight with `first`, and `frozen` never learns."""
+    """x (N, 3, 8, 8) → (N, 10). `second` may have the weight of `first`; `frozen` never learns."""
 
     def __init__(self, norm: nn.Module, tied: bool):
         super().__init__()
         self.frozen = nn.Conv2d(3, 8, 3).requires_grad_(False)
-        self.first, self.second = nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3)
+        self.first = nn.Conv2d(8, 8, 3)
+        self.second = nn.Conv2d(8, 8, 3)
         if tied:
             self.second.weight = self.first.weight
-        self.norm, self.head = norm, nn.Linear(8, 10)
+        self.norm = norm
+        self.head = nn.Linear(8, 10)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.second(self.norm(self.first(self.frozen(x).relu())).relu())
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.frozen(x).relu()
+        x = self.norm(self.first(x)).relu()
+        x = self.second(x)
         return self.head(x.mean((2, 3)))
 
 
-def compare(case: str, tied: bool, place: Place) -> dict[str, object]:
-    """Largest difference of any weight after each step (`gaps`), and what the ranks have in common."""
-    norm, (first, others) = CASES[case]
+def part_of(rank: int, case: Case) -> slice:
+    """The pictures of a step that a rank takes."""
+    if rank == 0:
+        return slice(0, case.first)
+    begin = case.first + case.others * (rank - 1)
+    return slice(begin, begin + case.others)
+
+
+def backward(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Fill the gradients afresh; return the loss."""
+    model.zero_grad()
+    output = model(x)
+    loss = nn.functional.cross_entropy(output, y)
+    loss.backward()
+    return loss.item()
+
+
+def compare(case: Case, tied: bool, place: Place) -> dict[str, object]:
+    """Train alone and with DDP; `gaps` are the largest differences of any weight after each step.
+
+    The rest tells whether ranks agree: whether DDP `replaced` this rank's first weights, and the
+    last step's `gradients` (of the head's bias), `loss` and `weights` (of the first layer).
+    """
+    # The same network on every rank, trained on whole batches by each of them alone.
     torch.manual_seed(0)
-    alone = Network(norm(), tied).to(place.device, torch.float64)  # the same on every rank, trained on whole batches
-    torch.manual_seed(place.rank)  # another start on every rank: DDP's first act is to copy rank 0's weights to all
-    shared = Network(norm(), tied).to(place.device, torch.float64)
+    alone = Network(case.norm(), tied)
+    alone.to(place.device, torch.float64)
+
+    # Another start on every rank: DDP's first act is to copy rank 0's weights to all.
+    torch.manual_seed(place.rank)
+    shared = Network(case.norm(), tied)
+    shared.to(place.device, torch.float64)
     own_start = shared.first.weight.detach().clone()
     ddp_model = DistributedDataParallel(shared)
     replaced = not torch.equal(own_start, shared.first.weight)
 
+    # The same batches on every rank.
     torch.manual_seed(1)
-    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in (alone, ddp_model)]
-    start = place.rank and first + others * (place.rank - 1)
-    part, gaps = slice(start, start + (others if place.rank else first)), []
+    total = case.first + case.others * (place.world_size - 1)
+    part = part_of(place.rank, case)
+    optimizer_alone = torch.optim.SGD(alone.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.1, momentum=0.9)
+    gaps = []
     for _ in range(5):
-        x = torch.randn(first + others * (place.world_size - 1), 3, 8, 8, dtype=torch.float64).to(place.device)
-        y = torch.randint(10, (len(x),)).to(place.device)
-        for model, optimizer, batch in zip((alone, ddp_model), optimizers, (slice(None), part), strict=True):
-            optimizer.zero_grad()
-            output = model(x[batch])
-            loss = nn.functional.cross_entropy(output, y[batch])
-            loss.backward()
-            gradients = model.get_parameter("head.bias" if model is alone else "module.head.bias").grad.tolist()
-            optimizer.step()
-        pairs = zip(alone.parameters(), shared.parameters(), strict=True)
-        gaps.append(max((one - two).abs().max().item() for one, two in pairs))
-    weights = shared.first.weight.flatten().tolist()
-    return {"gaps": gaps, "replaced": replaced, "gradients": gradients, "loss": loss.item(), "weights": weights}
+        x = torch.randn(total, 3, 8, 8, dtype=torch.float64).to(place.device)
+        y = torch.randint(10, (total,)).to(place.device)
+
+        backward(alone, x, y)
+        optimizer_alone.step()
+
+        loss = backward(ddp_model, x[part], y[part])
+        gradients = shared.head.bias.grad.tolist()  # after `backward`, before `step`
+        optimizer.step()
+
+        weights_alone = parameters_to_vector(alone.parameters())
+        weights = parameters_to_vector(shared.parameters())
+        gap = (weights - weights_alone).abs().max()
+        gaps.append(gap.item())
+
+    return {
+        "gaps": gaps,
+        "replaced": replaced,
+        "gradients": gradients,
+        "loss": loss,
+        "weights": shared.first.weight.flatten().tolist(),
+    }
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=["group", "batch", "uneven"])
+    cases = ["group", "batch", "uneven"]
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=cases)
     parser.add_argument("--tied", action="store_true", help="two layers share one weight")
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
+    args = parser.parse_args()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
 
-    found = {case: compare(case, args.tied, place) for case in args.cases}
+    comparisons = {name: compare(CASES[name], args.tied, place) for name in args.cases}
     if place.rank == 0:
-        for case, numbers in found.items():
-            print(f"{case:8} after five steps the weights differ by at most {numbers['gaps'][-1]:.1e}")
-    report("equal", place, **found)
+        for name, comparison in comparisons.items():
+            last_gap = comparison["gaps"][-1]
+            print(f"{name:8} after five steps the weights differ by at most {last_gap:.1e}")
+    report("equal", place, **comparisons)
     dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""Which pictures does each rank see? What DistributedSampler hands out, and how the first picture is shifted.
+"""Which pictures does each rank see? What DistributedSampler hands out, how pictures are shifted.
 
 Run:  torchrun --standalone --nproc-per-node=2 indices.py
 """
@@ -7,41 +7,64 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.utils.data import DataLoader, DistributedSampler
 
-from devices import here, report
+from devices import Place, here, report
 from loader import Pictures, augment
+
+
+def in_order(pictures: int, place: Place) -> list[int]:
+    """The pictures that this rank gets of so many, without shuffling."""
+    sampler = DistributedSampler(range(pictures), place.world_size, place.rank, shuffle=False)
+    return list(sampler)
+
+
+def three_epochs(place: Place, set_epoch: bool) -> list[list[int]]:
+    """This rank's part of ten shuffled pictures, whether or not the sampler is told the epoch."""
+    sampler = DistributedSampler(range(10), place.world_size, place.rank)
+    epochs = []
+    for epoch in range(3):
+        if set_epoch:
+            sampler.set_epoch(epoch)
+        epochs.append(list(sampler))
+    return epochs
+
+
+def steps_per_epoch(pictures: int, batch_size: int, world_size: int) -> int:
+    """Batches of `batch_size` pictures that each rank gets, as DataLoader counts them."""
+    dataset = range(pictures)
+    sampler = DistributedSampler(dataset, world_size, rank=0)
+    return len(DataLoader(dataset, batch_size, sampler=sampler))
+
+
+def crops(picture: torch.Tensor, seed: int) -> list[list]:
+    """A picture (1, 3, 32, 32), shifted and mirrored at random three times, as nested lists."""
+    torch.manual_seed(seed)
+    return [augment(picture)[0].tolist() for _ in range(3)]
 
 
 @record
 def main() -> None:
-    place = rank, _, world_size, _, _ = here()
+    place = here()
 
-    in_order = list(DistributedSampler(range(10), world_size, rank, shuffle=False))
-    padded = list(DistributedSampler(range(5), world_size, rank, shuffle=False))
+    of_ten = in_order(10, place)
+    of_five = in_order(5, place)
+    forgotten = three_epochs(place, set_epoch=False)
+    remembered = three_epochs(place, set_epoch=True)
+    steps = {n: steps_per_epoch(2049, 32, world_size=n) for n in (1, 2, 9)}
 
-    forgotten, remembered = (DistributedSampler(range(10), world_size, rank) for _ in range(2))
-    without_set_epoch, with_set_epoch = [], []
-    for epoch in range(3):
-        without_set_epoch.append(list(forgotten))
-        remembered.set_epoch(epoch)
-        with_set_epoch.append(list(remembered))
+    # The seed decides how a picture is shifted: one seed for all ranks, or one for each.
+    picture = Pictures(train=True, size=1).x
+    shifted = {"the same seed": crops(picture, 0), "seed + rank": crops(picture, place.rank)}
 
-    pictures = range(2049)
-    steps = {n: len(DataLoader(pictures, 32, sampler=DistributedSampler(pictures, n, 0))) for n in (1, 2, 9)}
-
-    picture, crops = Pictures(train=True, size=1).x, {}
-    for way, seed in [("the same seed", 0), ("seed + rank", rank)]:
-        torch.manual_seed(seed)
-        crops[way] = [augment(picture)[0].tolist() for _ in range(3)]
-    print(f"rank {rank}: {in_order} of ten, {padded} of five\n", end="")
+    print(f"rank {place.rank}: {of_ten} of ten, {of_five} of five\n", end="")
     report(
         "indices",
         place,
-        in_order=in_order,
-        padded=padded,
-        without_set_epoch=without_set_epoch,
-        with_set_epoch=with_set_epoch,
+        in_order=of_ten,
+        padded=of_five,
+        without_set_epoch=forgotten,
+        with_set_epoch=remembered,
         steps=steps,
-        crops=crops,
+        crops=shifted,
     )
 
 

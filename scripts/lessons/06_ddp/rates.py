@@ -8,62 +8,85 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report
 from equal import Network
 
+TESTED = 512  # pictures that nobody trains on
+PERIOD = 96  # pictures from one test to the next
 
-def train(batch_size: int, lr: float, pictures: int, place: Place | None) -> tuple[list[float], list[float]]:
-    """Losses on 512 pictures after every 96, and the weights at the end; without a place, alone on whole batches."""
-    torch.manual_seed(0)  # the same pictures, labels and first weights in every run and on every rank
-    device = place.device if place else "cpu"
-    teacher, model = (Network(nn.Identity(), tied=False).to(torch.float64) for _ in range(2))
-    x = torch.randn(pictures + 512, 3, 8, 8, dtype=torch.float64)
+
+def beginning(pictures: int) -> tuple[Network, Tensor, Tensor]:
+    """A network, x (pictures + 512, 3, 8, 8) and labels y: always the same, on every rank."""
+    torch.manual_seed(0)
+    teacher = Network(nn.Identity(), tied=False).to(torch.float64)
+    model = Network(nn.Identity(), tied=False).to(torch.float64)
+    x = torch.randn(pictures + TESTED, 3, 8, 8, dtype=torch.float64)
     scores = teacher(x).detach()
-    y = ((scores - scores.mean(0)) / scores.std(0)).argmax(1)  # all ten classes about as often
-    x, y, test = x.to(device), y.to(device), slice(pictures, None)
-    model.to(device)
-    trained = DistributedDataParallel(model) if place else model
-    rank, ranks = (place.rank, place.world_size) if place else (0, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr)
+    scores = (scores - scores.mean(0)) / scores.std(0)  # all ten classes about as often
+    return model, x, scores.argmax(1)
+
+
+def train(
+    batch_size: int, lr: float, pictures: int, place: Place | None = None
+) -> tuple[list[float], Tensor]:
+    """Losses on other pictures, and the last weights. Without a place, alone on whole batches."""
+    network, x, y = beginning(pictures)
+    if place:
+        network.to(place.device)
+        x = x.to(place.device)
+        y = y.to(place.device)
+    model = DistributedDataParallel(network) if place else network
+    rank = place.rank if place else 0
+    world_size = place.world_size if place else 1
+
+    optimizer = torch.optim.SGD(network.parameters(), lr)
     losses = []
-    for start in range(0, pictures, batch_size):
-        if start % 96 == 0:
-            losses.append(nn.functional.cross_entropy(model(x[test]), y[test]).item())
-        part = slice(start + rank, start + batch_size, ranks)
+    for begin in range(0, pictures, batch_size):
+        if begin % PERIOD == 0:
+            output = network(x[pictures:])
+            losses.append(cross_entropy(output, y[pictures:]).item())
+        part = slice(begin + rank, begin + batch_size, world_size)
         optimizer.zero_grad()
-        output = trained(x[part])
-        loss = nn.functional.cross_entropy(output, y[part])
+        output = model(x[part])
+        loss = cross_entropy(output, y[part])
         loss.backward()
         optimizer.step()
-    weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    return losses, weights.tolist()
+    return losses, parameters_to_vector(network.parameters()).detach().cpu()
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lr", type=float, default=0.2)
-    parser.add_argument("--pictures", type=int, default=96 * 38)
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
+    parser.add_argument("--pictures", type=int, default=PERIOD * 38)
+    args = parser.parse_args()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
 
-    batch_size, n = 48 // place.world_size, place.world_size  # small enough that all batches fit into 96 pictures
-    one, goal = train(batch_size, args.lr, args.pictures, None)
-    curves, far = {f"one rank, batch {batch_size}": one}, {}
-    for name, batch, lr in [
-        (f"{n} ranks, batch {batch_size} in all, same rate", batch_size, args.lr),
-        (f"{n} ranks, batch {batch_size} each, same rate", n * batch_size, args.lr),
-        (f"{n} ranks, batch {batch_size} each, {n} × the rate", n * batch_size, n * args.lr),
-    ]:
-        curves[name], weights = train(batch, lr, args.pictures, place)
-        far[name] = max(abs(a - b) for a, b in zip(goal, weights, strict=True))
+    # The batch is so small that the batches of all ranks fit into one period.
+    n = place.world_size
+    size = 48 // n
+    losses, goal = train(size, args.lr, args.pictures)
+    curves = {f"one rank, batch {size}": losses}
+
+    setups = {
+        f"{n} ranks, batch {size} in all, same rate": (size, args.lr),
+        f"{n} ranks, batch {size} each, same rate": (n * size, args.lr),
+        f"{n} ranks, batch {size} each, {n} × the rate": (n * size, n * args.lr),
+    }
+    far = {}
+    for name, (batch_size, lr) in setups.items():
+        losses, weights = train(batch_size, lr, args.pictures, place)
+        curves[name] = losses
+        far[name] = (weights - goal).abs().max().item()
         if place.rank == 0:
-            print(f"{name:42} loss {curves[name][-1]:.4f}, weights off by at most {far[name]:.1e}")
+            print(f"{name:42} loss {losses[-1]:.4f}, weights off by at most {far[name]:.1e}")
     report("rates", place, curves=curves, far=far)
     dist.destroy_process_group()
 

@@ -1,11 +1,10 @@
-"""When are two ranks faster? Seconds a step over model size and batch size, all ways of running interleaved.
+"""When are two ranks faster? Seconds a step over model size and batch size, all ways in turns.
 
 Run:  torchrun --standalone --nproc-per-node=2 scaling.py --widths 8 32 --batches 16 128
 """
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -16,19 +15,24 @@ from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report
 from model import ResNet
+from stopwatch import in_turns, slowest
 
 
-def stepper(width: int, batch_size: int, shared: bool, place: Place) -> Callable[[], None]:
-    """A training step of a ResNet on `batch_size` random pictures a rank, with DDP or without."""
-    model = ResNet((width, 2 * width, 2 * width)).to(place.device, memory_format=torch.channels_last)
-    trained = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True) if shared else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    x = torch.randn(batch_size, 3, 32, 32).to(place.device, memory_format=torch.channels_last)
+def stepper(width: int, batch_size: int, with_ddp: bool, place: Place) -> Callable[[], None]:
+    """A training step of a ResNet on `batch_size` random pictures a rank."""
+    layout = torch.channels_last
+    network = ResNet((width, 2 * width, 2 * width))
+    network.to(place.device, memory_format=layout)
+    model = network
+    if with_ddp:
+        model = DistributedDataParallel(network, gradient_as_bucket_view=True, static_graph=True)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    x = torch.randn(batch_size, 3, 32, 32).to(place.device, memory_format=layout)
     y = torch.randint(10, (batch_size,)).to(place.device)
 
     def step() -> None:
         optimizer.zero_grad()
-        output = trained(x)
+        output = model(x)
         loss = torch.nn.functional.cross_entropy(output, y)
         loss.backward()
         optimizer.step()
@@ -36,52 +40,62 @@ def stepper(width: int, batch_size: int, shared: bool, place: Place) -> Callable
     return step
 
 
-def seconds(step: Callable[[], None], steps: int, takes_part: bool, place: Place) -> float:
-    """Seconds a step, of the slower rank; ranks that take no part wait."""
-    device = place.device
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    dist.all_reduce(torch.zeros(1, device=device))  # all begin together
-    synchronize()
-    start = time.perf_counter()
-    for _ in range(steps if takes_part else 0):
-        step()
-    synchronize()
-    took = torch.tensor((time.perf_counter() - start) / steps, device=device)
-    dist.all_reduce(took, dist.ReduceOp.MAX)
-    return took.item()
+def repeated(step: Callable[[], None], count: int) -> Callable[[], None]:
+    """So many steps as one call, since a single small step is too short to time."""
+
+    def steps() -> None:
+        for _ in range(count):
+            step()
+
+    return steps
+
+
+def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> dict[str, float]:
+    """Median seconds a step of the slowest rank, each way; `count` steps in each of the rounds."""
+    share = batch // place.world_size
+    steps = {
+        "alone": stepper(width, batch, with_ddp=False, place=place),  # rank 0 on the whole batch
+        "ddp": stepper(width, share, with_ddp=True, place=place),
+        "silent": stepper(width, share, with_ddp=False, place=place),  # ranks that never talk
+        "weak": stepper(width, batch, with_ddp=True, place=place),  # a whole batch for each rank
+    }
+    ways = {name: repeated(step, count) for name, step in steps.items()}
+    if place.rank > 0:
+        ways["alone"] = lambda: None  # the other ranks wait
+
+    times = in_turns(ways, rounds, place.device, before=dist.barrier)
+    medians = {}
+    for name, own_times in times.items():
+        slowest_times = [slowest(own / count, place.device) for own in own_times]
+        medians[name] = statistics.median(slowest_times)
+    return medians
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--widths", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--batches", type=int, nargs="+", default=[16, 128], help="pictures of all ranks together")
+    parser.add_argument("--batches", type=int, nargs="+", default=[16, 128], help="of all ranks")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=2, help="steps in a round, of the largest batch")
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
+    parser.add_argument("--steps", type=int, default=2, help="in a round, of the largest batch")
+    args = parser.parse_args()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
 
-    n, table = place.world_size, []
+    table = []
     for width in args.widths:
         for batch in args.batches:
-            ways = {  # pictures a rank, with DDP or without, and who takes part
-                "alone": (batch, False, place.rank == 0),
-                "ddp": (batch // n, True, True),
-                "silent": (batch // n, False, True),
-                "weak": (batch, True, True),
-            }
-            steps = {name: stepper(width, size, shared, place) for name, (size, shared, _) in ways.items()}
-            times = {name: [] for name in ways}
-            count = round(args.steps * (max(args.batches) / batch) ** 0.5)  # small batches are over soon: more of them
-            for _ in range(args.rounds + 1):
-                for name, (_, _, takes_part) in ways.items():
-                    times[name].append(seconds(steps[name], count, takes_part, place))
-            table.append({"width": width, "batch": batch})
-            table[-1] |= {name: statistics.median(taken[1:]) for name, taken in times.items()}  # the first warms up
+            # Small batches are over soon: more of them.
+            count = round(args.steps * (max(args.batches) / batch) ** 0.5)
+            times = measure(width, batch, count, args.rounds, place)
+            table.append({"width": width, "batch": batch} | times)
+
+            n = place.world_size
+            strong = times["alone"] / times["ddp"]
+            weak = n * times["alone"] / times["weak"]
             if place.rank == 0:
-                strong, weak = (k * table[-1]["alone"] / table[-1][way] for k, way in [(1, "ddp"), (n, "weak")])
-                print(f"width {width:3}, batch {batch:4}: {strong:.2f} × one rank; batch of {n * batch}: {weak:.2f} ×")
+                shared = f"width {width:3}, batch {batch:4}: {strong:.2f} × one rank"
+                print(f"{shared}; batch of {n * batch}: {weak:.2f} ×")
     report("scaling", place, table=table)
     dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""Exercise: two ranks have graded unequal shares of one exam. What is the exact accuracy of the whole?
+"""Exercise: two ranks have graded unequal shares of one exam. What is the accuracy of the whole?
 
 Run:  torchrun --standalone --nproc-per-node=2 share.py
 """
@@ -14,22 +14,34 @@ from devices import here, report
 
 @record
 def main() -> None:
-    place = rank, _, world_size, device, backend = here()
-    dist.init_process_group(backend, timeout=timedelta(seconds=60))
+    place = here()
+    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
 
-    right = torch.rand(1001, generator=torch.Generator().manual_seed(0)) < torch.linspace(0.9, 0.4, 1001)
-    share = right.tensor_split([700])[rank] if world_size == 2 else right  # 700 answers here, 301 there
-    correct, count = share.sum().item(), len(share)
+    # An exam of 1001 answers, harder towards its end: True is a right answer.
+    generator = torch.Generator().manual_seed(0)
+    easiness = torch.linspace(0.9, 0.4, 1001)
+    right = torch.rand(1001, generator=generator) < easiness
+
+    # Of two ranks, rank 0 grades 700 answers and rank 1 the other 301.
+    share = right
+    if place.world_size == 2:
+        share = right.tensor_split([700])[place.rank]
+    correct = share.sum().item()
+    count = len(share)
 
     # BEGIN SOLUTION
-    totals = torch.tensor([correct, count], dtype=torch.float64, device=device)
+    totals = torch.tensor([correct, count], dtype=torch.float64, device=place.device)
     dist.all_reduce(totals)
     accuracy = (totals[0] / totals[1]).item()
     # STUB accuracy = correct / count  # of this rank's own share
     # END SOLUTION
 
-    print(f"rank {rank}: {correct} of {count} right, accuracy of the whole: {accuracy:.4f}\n", end="")
-    report("share", place, accuracy=float(accuracy), own=correct / count, whole=right.float().mean().item())
+    accuracy = float(accuracy)  # a tensor will do as well
+    own = correct / count
+    whole = right.float().mean().item()
+    graded = f"{correct} of {count} right"
+    print(f"rank {place.rank}: {graded}, accuracy of the whole: {accuracy:.4f}\n", end="")
+    report("share", place, accuracy=accuracy, own=own, whole=whole)
     dist.destroy_process_group()
 
 

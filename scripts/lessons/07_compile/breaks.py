@@ -3,7 +3,7 @@
 Run:  python breaks.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from devices import here, report
 from speed import Counting
 
-SIZES = [128, 128, 116, 128, 128, 116, 100, 1]  # two epochs of 372 pictures, a test set of 100, and one picture
+# Batches of two epochs of 372 pictures, of a test set of 100, and one picture.
+SIZES = [128, 128, 116, 128, 128, 116, 100, 1]
 
 
 def branch(x: Tensor) -> Tensor:
@@ -26,7 +27,7 @@ def branch(x: Tensor) -> Tensor:
 
 def branch_mended(x: Tensor) -> Tensor:
     y = x.sin()
-    y = torch.where(y.mean() > 0, 2 * y, y)  # both are computed, and the choice is an operation like any other
+    y = torch.where(y.mean() > 0, 2 * y, y)  # both are computed; choosing is an operation, too
     return y.cos()
 
 
@@ -60,11 +61,39 @@ def clip_mended(x: Tensor) -> Tensor:
     return y.cos()
 
 
+PAIRS = [(branch, branch_mended), (peak, peak_mended), (clip, clip_mended)]
+
+
+def show_graphs(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
+    """How many graphs Dynamo makes of a function; prints that, and why the first one ends."""
+    explanation = explain(function)(x)
+    reason = "no break"
+    if explanation.break_reasons:
+        reason = str(explanation.break_reasons[0].reason).partition("\n")[0]
+    print(f"{function.__name__:14}graphs: {explanation.graph_count}, {reason}")
+    return explanation.graph_count
+
+
+def equal(function: Callable, mended: Callable, x: Tensor) -> bool:
+    """Whether two functions return the same: for large numbers, small ones and negative ones."""
+    return all(torch.allclose(function(v), mended(v)) for v in [x, x / 100, -x])
+
+
+def refusal(x: Tensor) -> str:
+    """What torch.compile says of the break in `branch` when it must make one graph of it."""
+    try:
+        torch.compile(branch, fullgraph=True, backend="eager")(x)
+    except Unsupported as error:
+        return str(error)
+    return ""
+
+
 def compilations(dynamic: bool | None, x: Tensor, sizes: Iterable[int] = SIZES) -> list[int]:
     """How many graphs torch.compile has made after each batch."""
     torch.compiler.reset()
-    backend, counts = Counting("eager"), []
+    backend = Counting("eager")
     step = torch.compile(lambda x: x.sin().sum(1), backend=backend, dynamic=dynamic)
+    counts = []
     for size in sizes:
         step(x[:size].clone())
         counts.append(len(backend.graphs))
@@ -77,22 +106,21 @@ def main() -> None:
     torch.manual_seed(0)
     x = torch.randn(128, 32, device=place.device)
 
+    # Where a graph breaks: each function, and then its mended twin, which must do the same.
     graphs = {}
-    for function in [branch, branch_mended, peak, peak_mended, clip, clip_mended]:
-        seen = explain(function)(x)
-        graphs[function.__name__] = seen.graph_count
-        reason = str(seen.break_reasons[0].reason).partition("\n")[0] if seen.break_reasons else "no break"
-        print(f"{function.__name__:14}graphs: {seen.graph_count}, {reason}")
-    pairs = [(branch, branch_mended), (peak, peak_mended), (clip, clip_mended)]
-    same = {one.__name__: all(torch.allclose(one(v), two(v)) for v in [x, x / 100, -x]) for one, two in pairs}
-    message = ""
-    try:
-        torch.compile(branch, fullgraph=True, backend="eager")(x)
-    except Unsupported as error:
-        message = str(error)
+    same = {}
+    for function, mended in PAIRS:
+        name = function.__name__
+        graphs[name] = show_graphs(function, x)
+        graphs[mended.__name__] = show_graphs(mended, x)
+        same[name] = equal(function, mended, x)
+    message = refusal(x)
+
+    # When something is compiled again: three settings, and then twenty sizes, more than the limit.
     shapes = {str(dynamic): compilations(dynamic, x) for dynamic in [False, None, True]}
-    most = compilations(False, x, range(2, 22))[-1]  # twenty sizes
-    report("breaks", place, graphs=graphs, same=same, message=message, sizes=SIZES, shapes=shapes, most=most)
+    most = compilations(False, x, range(2, 22))[-1]
+    recompiled = {"sizes": SIZES, "shapes": shapes, "most": most}
+    report("breaks", place, graphs=graphs, same=same, message=message, **recompiled)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What does torch.compile make of three lines of Python? Stage by stage, from the graph to the code that it writes.
+"""What does torch.compile make of three lines of Python? From the graph to the code that it writes.
 
 Run:  python captured.py
 """
 
 import re
+from collections.abc import Callable
 
 import torch
 from functorch.compile import make_boxed_func
@@ -24,39 +25,69 @@ def layer(x: Tensor, weight: Tensor) -> Tensor:
     return x + gate * h
 
 
-def operations(x: Tensor, weight: Tensor) -> dict[str, list[str]]:
-    """The operations in the forward and in the backward graph that AOTAutograd makes of `layer`."""
-    found = {}
+def dynamo(x: Tensor, weight: Tensor) -> list[str]:
+    """The code of each graph that TorchDynamo captures of `layer`."""
+    backend = Counting("eager")
+    torch.compile(layer, backend=backend)(x, weight)
+    return backend.graphs
 
-    def keep(name: str):
-        def compiler(graph: GraphModule, inputs: list[Tensor]):
-            nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
-            found[name] = [str(node.target).removeprefix("aten.") for node in nodes]
-            return make_boxed_func(graph.forward)  # and runs it as it is
+
+def operations(x: Tensor, weight: Tensor) -> dict[str, list[str]]:
+    """The operations in the `forward` and `backward` graph that AOTAutograd makes of `layer`."""
+    names: dict[str, list[str]] = {}
+
+    def keep(direction: str) -> Callable:
+        """A compiler that notes the operations of a graph, and then runs the graph as it is."""
+
+        def compiler(graph: GraphModule, inputs: list[Tensor]) -> Callable:
+            calls = [node for node in graph.graph.nodes if node.op == "call_function"]
+            names[direction] = [str(node.target).removeprefix("aten.") for node in calls]
+            return make_boxed_func(graph.forward)
 
         return compiler
 
     backend = aot_autograd(fw_compiler=keep("forward"), bw_compiler=keep("backward"))
-    torch.compile(layer, backend=backend)(x, weight).sum().backward()
-    return found
+    output = torch.compile(layer, backend=backend)(x, weight)
+    output.sum().backward()
+    return names
+
+
+def inductor(x: Tensor, weight: Tensor) -> tuple[str, float]:
+    """The code that TorchInductor writes for `layer`, and how far its output is from eager mode."""
+    with torch.no_grad():
+        compiled = torch.compile(layer, backend=BACKEND)
+        output, modules = run_and_get_code(compiled, x, weight)
+        difference = (output - layer(x, weight)).abs().max()
+    return "".join(modules), difference.item()
 
 
 def kernels(code: str) -> list[str]:
-    """The kernels in a module that Inductor wrote, each from its signature on, in C++ or in Triton."""
-    return re.findall(r"^(?:extern \"C\" +|(?=def triton_))(.*?)^'''", code, re.DOTALL | re.MULTILINE)
+    """The kernels in a module of Inductor's, each from its signature on, in C++ or in Triton."""
+    begin = r"(?:extern \"C\" +|(?=def triton_))"
+    return re.findall(rf"^{begin}(.*?)^'''", code, re.DOTALL | re.MULTILINE)
 
 
 def touched(kernel: str) -> int:
-    """How many tensors a kernel reads or writes, by the pointers in its signature; one that it updates counts twice."""
-    pointers = re.findall(r"\b(in|out|in_out)_ptr\d+\b", kernel.partition(")")[0])
-    return sum(2 if pointer == "in_out" else 1 for pointer in pointers)
+    """How many tensors a kernel reads or writes; one that it updates counts twice."""
+    signature = kernel.partition(")")[0]
+    pointers = re.findall(r"\b(in|out|in_out)_ptr\d+\b", signature)
+    return len(pointers) + pointers.count("in_out")
 
 
 def readable(kernel: str) -> str:
-    """C++ without its casts, its check of integer divisions, and brackets that hold only brackets."""
+    """C++ without casts, checks of integer divisions, and lines that hold only a bracket."""
     text = re.sub(r"static_cast<int64_t>\((\w+?)L?\)", r"\1", kernel)
-    lines = [line for line in text.splitlines() if "integer_div_error" not in line and line.strip() not in "{}"]
-    return "\n".join(lines)
+    lines = [line for line in text.splitlines() if "integer_div_error" not in line]
+    return "\n".join(line for line in lines if line.strip() not in "{}")
+
+
+def language(code: str) -> str:
+    """What a module's kernels are written in."""
+    if "def triton_" in code:
+        return "Triton"
+    if kernels(code):
+        return "C++"
+    return "no language: there is no C++ compiler"
 
 
 @record
@@ -66,22 +97,21 @@ def main() -> None:
     x = torch.randn(512, 512, device=place.device)
     weight = torch.randn(512, 512, device=place.device, requires_grad=True)
 
-    seen = Counting("eager")
-    torch.compile(layer, backend=seen)(x, weight)
-    both = operations(x, weight)
-    with torch.no_grad():
-        output, modules = run_and_get_code(torch.compile(layer, backend=BACKEND), x, weight)
-        difference = (output - layer(x, weight)).abs().max().item()
+    # Stage by stage: what Dynamo captures, and what AOTAutograd and Inductor make of it.
+    graphs = dynamo(x, weight)
+    stages = operations(x, weight)
+    code, difference = inductor(x, weight)
 
-    code = "".join(modules)
-    calls = re.findall(r"^ +((?:extern_kernels\.|cpp_fused_|triton_\w+\.run).*?) *$", code, re.MULTILINE)
-    language = (
-        "Triton" if "def triton_" in code else "C++" if kernels(code) else "no language: there is no C++ compiler"
-    )
-    print(f"{len(seen.graphs)} graph captured; kernels generated: {len(kernels(code))}, in {language}")
-    graph = re.sub(r"; +\w+(?: = \w+)* = None", "", seen.graphs[0]).strip()  # without its notes on what to forget
-    written = {"kernels": [readable(kernel) for kernel in kernels(code)], "touched": sum(map(touched, kernels(code)))}
-    report("captured", place, graph=graph, **both, calls=calls, **written, difference=difference)
+    # For the notebook: the graph without its notes on what to forget, and the parts of the module.
+    graph = re.sub(r"; +\w+(?: = \w+)* = None", "", graphs[0]).strip()
+    call = r"^ +((?:extern_kernels\.|cpp_fused_|triton_\w+\.run).*?) *$"
+    calls = re.findall(call, code, re.MULTILINE)
+    written = [readable(kernel) for kernel in kernels(code)]
+    trips = sum(touched(kernel) for kernel in kernels(code))
+
+    print(f"{len(graphs)} graph captured; kernels generated: {len(written)}, in {language(code)}")
+    code_parts = {"calls": calls, "kernels": written, "touched": trips}
+    report("captured", place, graph=graph, **stages, **code_parts, difference=difference)
 
 
 if __name__ == "__main__":

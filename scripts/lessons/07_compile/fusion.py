@@ -1,10 +1,10 @@
-"""A chain of small operations, one by one and as one kernel: how many kernels, how many bytes, how long?
+"""A chain of small operations, one by one and as one kernel: how many kernels and bytes, how long?
 
 Run:  python fusion.py --megabytes 64
 """
 
 import argparse
-import time
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from captured import kernels, touched
 from devices import here, report
 from speed import BACKEND
+from stopwatch import in_turns
 
 
 def chain(x: Tensor) -> Tensor:
@@ -28,11 +29,12 @@ def chain(x: Tensor) -> Tensor:
 
 
 class Traffic(TorchDispatchMode):
-    """Counts what runs inside it: operations, and the bytes of all tensors that they read and write."""
+    """Counts what runs inside it: operations, and the bytes of all tensors they read and write."""
 
     def __init__(self):
         super().__init__()
-        self.operations, self.bytes = [], 0
+        self.operations: list[str] = []
+        self.bytes = 0
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         output = operation(*args, **(kwargs or {}))
@@ -41,15 +43,13 @@ class Traffic(TorchDispatchMode):
         return output
 
 
-def seconds(function, x: Tensor) -> float:
-    """Wall time of one call, the GPU's work included."""
-    if x.is_cuda:
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    function(x)
-    if x.is_cuda:
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+def show(numbers: dict) -> None:
+    """One line on a way: its kernels, the MiB that it moved, its time, and both as a rate."""
+    mebibytes = numbers["bytes"] / 2**20
+    milliseconds = 1000 * numbers["seconds"]
+    rate = numbers["bytes"] / numbers["seconds"] / 1e9
+    moved = f"{mebibytes:,.0f} MiB, {milliseconds:.1f} ms, {rate:.1f} GB/s"
+    print(f"kernels: {numbers['kernels']}, {moved}")
 
 
 @record
@@ -57,28 +57,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=64, help="size of the tensor")
     parser.add_argument("--rounds", type=int, default=7)
-    args, place = parser.parse_args(), here()
+    args = parser.parse_args()
+    place = here()
     torch.manual_seed(0)
     x = torch.randn(args.megabytes * 2**20 // 4, device=place.device)
 
+    # Eagerly, every operation is a kernel of its own: we count them while they run.
     with Traffic() as traffic:
         expected = chain(x)
-    eager = {"operations": traffic.operations, "kernels": len(traffic.operations), "bytes": traffic.bytes}
+    names = traffic.operations
+    eager = {"operations": names, "kernels": len(names), "bytes": traffic.bytes}
 
+    # We cannot watch inside a generated kernel, but its code says what it reads and writes.
     compiled = torch.compile(chain, backend=BACKEND)
     output, modules = run_and_get_code(compiled, x)
-    written = kernels("".join(modules))
-    fused = {"kernels": len(written), "bytes": x.nbytes * sum(map(touched, written))}
     difference = (output - expected).abs().max().item()
-    with Traffic() as gate:
-        x + torch.sigmoid(x) * x  # for an exercise; fused, it is the kernel that captured.py shows
+    written = kernels("".join(modules))
+    trips = sum(touched(kernel) for kernel in written)
+    fused = {"kernels": len(written), "bytes": trips * x.nbytes}
 
-    rounds = [(seconds(chain, x), seconds(compiled, x)) for _ in range(args.rounds)]  # in turn, under the same noise
-    for found, times in zip([eager, fused], zip(*rounds, strict=True), strict=True):
-        found["seconds"] = sorted(times)[args.rounds // 2]
-        moved, rate = found["bytes"] / 2**20, found["bytes"] / found["seconds"] / 1e9
-        print(f"kernels: {found['kernels']}, {moved:,.0f} MiB, {1000 * found['seconds']:.1f} ms, {rate:.1f} GB/s")
-    report("fusion", place, eager=eager, fused=fused, difference=difference, size=x.nbytes, gate=gate.bytes // x.nbytes)
+    # For an exercise. Fused, it is the kernel that captured.py shows.
+    with Traffic() as gate:
+        x + torch.sigmoid(x) * x
+
+    ways = {"eager": lambda: chain(x), "fused": lambda: compiled(x)}
+    times = in_turns(ways, args.rounds, place.device)
+    eager["seconds"] = median(times["eager"])
+    fused["seconds"] = median(times["fused"])
+
+    show(eager)
+    show(fused)
+    counts = {"size": x.nbytes, "gate": gate.bytes // x.nbytes}
+    report("fusion", place, eager=eager, fused=fused, difference=difference, **counts)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import argparse
 import logging
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,27 +21,41 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, low_precision, report
 from model import Residual, convolution
+from stopwatch import in_turns, seconds
 
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path("compiled").absolute())  # for the next program to find
-logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # a CUDA toolkit without a GPU is no news
-torch._logging.set_logs(dynamo=logging.ERROR)  # nor do we need advice on what we show on purpose
-# Without a C++ compiler the captured graphs run with torch's own kernels: nothing is generated, nothing fused.
+CACHE = "compiled"
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(CACHE).absolute())  # for the next program to find
+# A CUDA toolkit without a GPU is no news, nor do we need advice on what we show on purpose.
+logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
+torch._logging.set_logs(dynamo=logging.ERROR)
+# Without a C++ compiler, torch's own kernels run the graphs: nothing is generated or fused.
 BACKEND = "inductor" if shutil.which(os.environ.get("CXX", "g++")) else "aot_eager"
 
-WAYS = {  # channels last, 16 bits, compiled
-    "eager": (False, False, False),
-    "channels last": (True, False, False),
-    "16 bits": (True, True, False),
-    "compiled": (True, False, True),
+
+class Way(NamedTuple):
+    """What is different from a step as it is."""
+
+    channels_last: bool = False
+    sixteen_bits: bool = False
+    compiled: bool = False
+
+
+WAYS = {
+    "eager": Way(),
+    "channels last": Way(channels_last=True),
+    "16 bits": Way(channels_last=True, sixteen_bits=True),
+    "compiled": Way(channels_last=True, compiled=True),
 }
-WAYS |= {"compiled, 16 bits": (True, True, True)} if torch.cuda.is_available() else {}  # few CPUs have 16-bit units
+if torch.cuda.is_available():  # few CPUs have 16-bit units
+    WAYS["compiled, 16 bits"] = Way(channels_last=True, sixteen_bits=True, compiled=True)
 
 
 class Counting:
-    """A backend for torch.compile: keeps the code of each graph that it is given, and lets `inner` compile it."""
+    """A backend for torch.compile: keeps the code of each graph, and lets `inner` compile it."""
 
     def __init__(self, inner: str = BACKEND):
-        self.inner, self.graphs = lookup_backend(inner), []
+        self.inner = lookup_backend(inner)
+        self.graphs: list[str] = []
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: list[Tensor], **options):
         self.graphs.append(graph.code)
@@ -49,51 +63,66 @@ class Counting:
 
 
 def network() -> nn.Sequential:
-    """The first layer and one residual block of the course's ResNet: pictures (N, 3, 32, 32) → ten scores (N, 10)."""
-    end = [nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(32, 10)]
-    return nn.Sequential(convolution(3, 32, kernel=4, stride=2), Residual(32), *end)
+    """The first layer and one residual block of our ResNet: (N, 3, 32, 32) → scores (N, 10)."""
+    first = convolution(3, 32, kernel=4, stride=2)
+    head = [nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(32, 10)]
+    return nn.Sequential(first, Residual(32), *head)
 
 
-def training(x: Tensor, y: Tensor, last: bool, low: bool, compiled: bool) -> tuple[Callable[[], float], Counting]:
-    """One training step as a function that returns its seconds, and the backend that counts the graphs."""
-    layout = torch.channels_last if last else torch.contiguous_format
-    dtype = low_precision(torch.cuda.get_device_capability() if x.is_cuda else None)
-    model, x, backend = network().to(x.device, memory_format=layout), x.to(memory_format=layout), Counting()
-    run = torch.compile(model, backend=backend) if compiled else model  # for everyday use: torch.compile(model)
+def training(way: Way, x: Tensor, y: Tensor, backend: Counting) -> Callable[[], None]:
+    """One training step, as a function to call again and again; `backend` gets what it compiles."""
+    layout = torch.channels_last if way.channels_last else torch.contiguous_format
+    x = x.to(memory_format=layout)
+    model = network().to(x.device, memory_format=layout)
+    run = model
+    if way.compiled:
+        run = torch.compile(model, backend=backend)  # for everyday use: torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    capability = torch.cuda.get_device_capability() if x.is_cuda else None
+    dtype = low_precision(capability)
 
-    def step() -> float:
-        start = time.perf_counter()
+    def step() -> None:
         optimizer.zero_grad()
-        with torch.autocast(x.device.type, dtype, enabled=low):
+        with torch.autocast(x.device.type, dtype, enabled=way.sixteen_bits):
             loss = nn.functional.cross_entropy(run(x), y)
         loss.backward()
         optimizer.step()
-        loss.item()  # waits for the GPU
-        return time.perf_counter() - start
 
-    return step, backend
+    return step
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cold", action="store_true", help="empty the cache of compiled code first")
+    parser.add_argument("--cold", action="store_true", help="empty the compiler's cache first")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--only", choices=WAYS)
-    args, place = parser.parse_args(), here()
+    args = parser.parse_args()
+    place = here()
     if args.cold:
-        shutil.rmtree("compiled", ignore_errors=True)
-    x, y = torch.randn(128, 3, 32, 32, device=place.device), torch.randint(10, (128,), device=place.device)
-    ways = {name: training(x, y, *WAYS[name]) for name in ([args.only] if args.only else WAYS)}
-    took = {name: [step() for _ in range(3)] for name, (step, _) in ways.items()}  # the first step, and two to settle
-    for name in [*ways] * (args.steps - 3):  # in turns, so that whatever else this machine does slows all alike
-        took[name].append(ways[name][0]())
-    for name, (_, backend) in ways.items():
-        way = took[name] = {"first": took[name][0], "step": median(took[name][3:]), "graphs": len(backend.graphs)}
-        assert way["graphs"] or not WAYS[name][2], "torch.compile was called, and nothing was compiled"
-        print(f"{name:18} first step {1000 * way['first']:8,.0f} ms, then {1000 * way['step']:7.1f} ms a step")
-    report("speed", place, ways=took, misses=counters["inductor"]["fxgraph_cache_miss"])  # graphs not in the cache
+        shutil.rmtree(CACHE, ignore_errors=True)
+
+    # Every way has a network of its own, and a backend of its own that counts its graphs.
+    x = torch.randn(128, 3, 32, 32, device=place.device)
+    y = torch.randint(10, (128,), device=place.device)
+    names = [args.only] if args.only else list(WAYS)
+    backends = {name: Counting() for name in names}
+    steps = {name: training(WAYS[name], x, y, backends[name]) for name in names}
+
+    # The first step on its own, since it compiles. Of the others, two are there to settle.
+    first = {name: seconds(step, place.device) for name, step in steps.items()}
+    later = in_turns(steps, args.steps - 3, place.device, settle=2)
+
+    rows = {}
+    for name in names:
+        graphs = len(backends[name].graphs)
+        assert graphs or not WAYS[name].compiled, "torch.compile was called: nothing was compiled"
+        rows[name] = {"first": first[name], "step": median(later[name]), "graphs": graphs}
+        first_ms = 1000 * rows[name]["first"]
+        step_ms = 1000 * rows[name]["step"]
+        print(f"{name:18} first step {first_ms:8,.0f} ms, then {step_ms:7.1f} ms a step")
+    misses = counters["inductor"]["fxgraph_cache_miss"]  # graphs that were not in the cache
+    report("speed", place, ways=rows, misses=misses)
 
 
 if __name__ == "__main__":

@@ -6,27 +6,40 @@ Run:  python wrapped.py
 
 import argparse
 import time
-from datetime import timedelta
+from statistics import median
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from speed import Counting
 
-WIDTH, DEPTH = 512, 3  # a weight of 512 × 512 numbers is 1 MiB: with `bucket_cap_mb=1`, a bucket of its own
-OWN, PLAIN = (
-    ["wrap", "compile, wrap", "wrap, compile", "compile, call, wrap"],
-    ["wrap, compile", "compile, wrap", "compile(), wrap"],
-)
+WIDTH = 512  # a weight of 512 × 512 numbers is 1 MiB: with `bucket_cap_mb=1`, a bucket of its own
+DEPTH = 3
+
+# What is done to the model, in this order. The last three are without a class of our own.
+WAYS = [
+    "wrap",
+    "compile, wrap",
+    "wrap, compile",
+    "compile, call, wrap",
+    "Sequential: wrap, compile",
+    "Sequential: compile, wrap",
+    "Sequential: compile(), wrap",
+]
 
 
 def layers() -> nn.Sequential:
-    return nn.Sequential(*(layer for _ in range(DEPTH) for layer in (nn.Linear(WIDTH, WIDTH), nn.GELU())))
+    """x (N, WIDTH) → (N, WIDTH), in DEPTH linear layers."""
+    parts: list[nn.Module] = []
+    for _ in range(DEPTH):
+        parts += [nn.Linear(WIDTH, WIDTH), nn.GELU()]
+    return nn.Sequential(*parts)
 
 
 class Network(nn.Module):
@@ -40,59 +53,89 @@ class Network(nn.Module):
         return self.layers(x)
 
 
+def send(moments: list[float], bucket: dist.GradBucket) -> Future[Tensor]:
+    """A hook for DDP: its usual all-reduce of a bucket, after noting when the bucket was ready."""
+    moments.append(time.perf_counter())
+    return allreduce_hook(None, bucket)
+
+
+def arrange(
+    model: nn.Module, order: str, backend: Counting, moments: list[float], x: Tensor
+) -> nn.Module:
+    """Do to a model what `order` says, action by action; `send` will fill `moments`."""
+    for action in order.split(", "):
+        if action == "compile":
+            model = torch.compile(model, backend=backend)
+        elif action == "compile()":
+            model.compile(backend=backend)
+        elif action == "call":
+            model(x)
+        elif action == "wrap":
+            model = DistributedDataParallel(model, bucket_cap_mb=1)
+            model.register_comm_hook(moments, send)
+    return model
+
+
 def train(way: str, batches: Tensor, place: Place) -> tuple[dict, Tensor]:
-    """Graphs, seconds a step, and when in the last backward (0 to 1) each bucket was ready; then all weights."""
+    """Train in one way, on batches (steps, N, WIDTH).
+
+    Returns the graphs, the seconds a step, and when in the last backward pass, from 0 to 1, each
+    bucket was ready; and all weights in the end, as one vector.
+    """
     torch.compiler.reset()
     torch.manual_seed(0)
-    model = (layers() if "Sequential" in way else Network()).to(place.device)
-    backend, ready, took = Counting(), [], []
-
-    def note(state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        ready.append(time.perf_counter())
-        return allreduce_hook(state, bucket)
-
-    if "compile()" in way:
-        model.compile(backend=backend)
-    inner = torch.compile(model, backend=backend) if "compile, " in way else model
-    if "call" in way:
-        inner(batches[0])
-    ddp_model = DistributedDataParallel(inner, bucket_cap_mb=1)
-    ddp_model.register_comm_hook(None, note)
-    run = torch.compile(ddp_model, backend=backend) if "wrap, compile" in way else ddp_model
+    kind, _, order = way.rpartition(": ")
+    model = layers() if kind == "Sequential" else Network()
+    model = model.to(place.device)
+    backend = Counting()
+    moments: list[float] = []
+    run = arrange(model, order, backend, moments, batches[0])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    times = []
     for x in batches:
-        ready.clear()
-        start = time.perf_counter()
+        moments.clear()  # only those of the last step are kept
+        step_begins = time.perf_counter()
         optimizer.zero_grad()
         loss = (run(x) - x).square().mean()
-        begin = time.perf_counter()
+        backward_begins = time.perf_counter()
         loss.backward()
-        end = time.perf_counter()
+        backward_ends = time.perf_counter()
         optimizer.step()
         loss.item()  # waits for the GPU
-        took.append(time.perf_counter() - start)
-    ready = [(moment - begin) / (end - begin) for moment in ready]
-    numbers = {"graphs": len(backend.graphs), "step": sorted(took[3:])[len(took[3:]) // 2], "ready": ready}
-    return numbers, torch.cat([p.detach().flatten() for p in model.parameters()])
+        times.append(time.perf_counter() - step_begins)
+
+    duration = backward_ends - backward_begins
+    ready = [(moment - backward_begins) / duration for moment in moments]
+    seconds = median(times[3:])  # the first steps compile, and settle
+    weights = nn.utils.parameters_to_vector(model.parameters()).detach()
+    return {"graphs": len(backend.graphs), "step": seconds, "ready": ready}, weights
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--timeout", type=float, default=60, help="seconds that a rank waits for the others")
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
+    args = parser.parse_args()
+    place = here()
+    start(place)
     torch.manual_seed(place.rank)  # each rank has batches of its own
     batches = torch.randn(args.steps, 256, WIDTH, device=place.device)
-    ways, weights = {}, {}
-    for way in [*OWN, *(f"Sequential: {way}" for way in PLAIN)]:
-        ways[way], weights[way] = train(way, batches, place)
-        difference, total = (weights[way] - weights["wrap"]).abs().max().item(), weights[way].double().sum().item()
-        ways[way] |= {"difference": difference, "sum": total}
+
+    # Compiled or not, the weights must end up the same. The first way compiles nothing.
+    rows = {}
+    for way in WAYS:
+        row, weights = train(way, batches, place)
+        if way == "wrap":
+            reference = weights
+        difference = (weights - reference).abs().max()
+        row["difference"] = difference.item()
+        row["sum"] = weights.double().sum().item()
+        rows[way] = row
         if place.rank == 0:
-            print(f"{way:28}graphs: {ways[way]['graphs']}, {1000 * ways[way]['step']:5.1f} ms a step")
-    report("wrapped", place, ways=ways)
+            milliseconds = 1000 * row["step"]
+            print(f"{way:28}graphs: {row['graphs']}, {milliseconds:5.1f} ms a step")
+    report("wrapped", place, ways=rows)
     dist.destroy_process_group()
 
 

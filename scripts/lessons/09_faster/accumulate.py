@@ -4,9 +4,8 @@ Run:  torchrun --standalone --nproc-per-node=2 accumulate.py
 """
 
 import argparse
-import time
+from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import timedelta
 from statistics import median
 
 import torch
@@ -16,10 +15,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import here, report
+from devices import Place, here, report, start
 from hooks import network
+from stopwatch import in_turns
 
-WAYS = [(way, parts) for parts in (4, 8) for way in ("every part", "no_sync")]
+ROWS = 16  # in a part
+SETTLE = 2  # rounds that do not count: DDP puts its buckets in order after the first step
 
 
 def counting(calls: list[int], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -28,56 +29,87 @@ def counting(calls: list[int], bucket: dist.GradBucket) -> torch.futures.Future[
     return allreduce_hook(None, bucket)
 
 
-def step(way: str, ddp_model: nn.Module, optimizer: torch.optim.Optimizer, parts: tuple[Tensor, ...]) -> None:
-    """One optimizer step over all parts; their gradients add up, so each loss is divided by the number of parts."""
-    optimizer.zero_grad()
-    for number, x in enumerate(parts):
-        quiet = way == "no_sync" and number < len(parts) - 1
-        with ddp_model.no_sync() if quiet else nullcontext():  # around the forward pass, too
-            loss = ddp_model(x).square().mean() / len(parts)
-            loss.backward()  # the last one sends the sum of all
-    optimizer.step()
+class Training:
+    """A network under DDP whose optimizer steps once for several parts of a batch.
+
+    `way` is "every part" or "no_sync". `calls`: bytes of each all-reduce of the newest step.
+    """
+
+    def __init__(self, way: str, parts: int, inputs: list[Tensor], place: Place):
+        self.way = way
+        self.parts = parts
+        self.inputs: Iterator[Tensor] = iter(inputs)
+        self.calls: list[int] = []
+        # If you pass the size yourself, it applies to the first bucket, too, which else has 1 MiB.
+        # So with 25 MiB a backward pass sends one message.
+        options = {"bucket_cap_mb": 25, "gradient_as_bucket_view": True}
+        model = network(place)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        self.ddp_model = DistributedDataParallel(model, **options)
+        self.ddp_model.register_comm_hook(self.calls, counting)
+
+    def step(self) -> None:
+        """One optimizer step over all parts.
+
+        Their gradients add up, so each loss is divided by the number of parts.
+        """
+        self.calls.clear()
+        x = next(self.inputs)[: ROWS * self.parts]
+        self.optimizer.zero_grad()
+        for number, part in enumerate(x.split(ROWS)):
+            last = number == self.parts - 1
+            quiet = self.way == "no_sync" and not last
+            talk = self.ddp_model.no_sync() if quiet else nullcontext()
+            with talk:  # around the forward pass, too
+                loss = self.ddp_model(part).square().mean()
+                loss = loss / self.parts
+                loss.backward()  # the last one sends the sum of all
+        self.optimizer.step()
+
+    def weights(self) -> Tensor:
+        parameters = self.ddp_model.parameters()
+        return nn.utils.parameters_to_vector(parameters).detach()
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    nccl = place.device if place.backend == "nccl" else None  # tells a barrier which GPU is meant
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout), device_id=nccl)
+    args = parser.parse_args()
+    start(place)
 
-    calls: dict[tuple[str, int], list[int]] = {way: [] for way in WAYS}
-    took: dict[tuple[str, int], list[float]] = {way: [] for way in WAYS}
-    # Said aloud, 25 MiB holds for the first bucket too, else 1 MiB: so a backward pass sends one message.
-    options = {"bucket_cap_mb": 25, "gradient_as_bucket_view": True}
-    models = {way: DistributedDataParallel(network(place), **options) for way in WAYS}
-    optimizers = {way: torch.optim.SGD(model.parameters(), lr=0.01) for way, model in models.items()}
-    for way, model in models.items():
-        model.register_comm_hook(calls[way], counting)
+    # Every way sees the same noise; ranks see different noise.
     torch.manual_seed(1 + place.rank)
-    for n in range(args.rounds + 2):
-        x = torch.randn(128, 512, device=place.device)
-        for way, model in list(models.items())[:: 1 if n % 2 else -1]:  # in turns, so that neither always comes first
-            calls[way].clear()
-            dist.barrier()
-            start = time.perf_counter()
-            step(way[0], model, optimizers[way], x[: 16 * way[1]].split(16))
-            if place.device.type == "cuda":
-                torch.cuda.synchronize()
-            if n > 1:  # DDP puts its buckets in order after the first step
-                took[way].append(time.perf_counter() - start)
+    inputs = []
+    for _ in range(SETTLE + args.rounds):
+        inputs.append(torch.randn(8 * ROWS, 512, device=place.device))
+    trainings: dict[str, Training] = {}
+    for parts in (4, 8):
+        for way in ("every part", "no_sync"):
+            trainings[f"{parts} parts, {way}"] = Training(way, parts, inputs, place)
 
-    weights = {way: nn.utils.parameters_to_vector(model.parameters()).detach() for way, model in models.items()}
-    rows = [{"way": way, "parts": parts, "seconds": took[way, parts]} for way, parts in WAYS]
-    for row in rows:
-        key = row["way"], row["parts"]
-        row["calls"], row["bytes"] = len(calls[key]), sum(calls[key])
-        row["gap"] = (weights[key] - weights["every part", row["parts"]]).abs().max().item()
+    steps = {name: training.step for name, training in trainings.items()}
+    times = in_turns(steps, args.rounds, place.device, settle=SETTLE, before=dist.barrier)
+
+    rows = []
+    for name, training in trainings.items():
+        usual = trainings[f"{training.parts} parts, every part"]
+        gap = (training.weights() - usual.weights()).abs().max().item()
+        row = {
+            "way": training.way,
+            "parts": training.parts,
+            "seconds": times[name],
+            "calls": len(training.calls),
+            "bytes": sum(training.calls),
+            "gap": gap,
+        }
+        rows.append(row)
         if place.rank == 0:
-            sent = f"{row['calls']} all-reduces, {row['bytes'] / 2**20:.1f} MiB"
-            print(f"{key[1]} parts, {key[0]:11} {sent:27} {1000 * median(took[key]):6.1f} ms, off by {row['gap']:.1e}")
+            mebibytes = row["bytes"] / 2**20
+            sent = f"{row['calls']} all-reduces, {mebibytes:.1f} MiB"
+            milliseconds = 1000 * median(times[name])
+            print(f"{name:20} {sent:27} {milliseconds:6.1f} ms, off by {gap:.1e}")
     report("accumulate", place, rows=rows)
     dist.destroy_process_group()
 

@@ -1,13 +1,11 @@
-"""How large should a bucket be, and what does a message cost? Torch's DDP and our own, over bucket sizes.
+"""How large should a bucket be, and what does a message cost? Torch's DDP and our own.
 
 Run:  torchrun --standalone --nproc-per-node=2 bucket.py
 """
 
 import argparse
 import os
-import time
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from statistics import median
 
@@ -17,36 +15,56 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import here, report
+from devices import Place, here, report, start
 from hooks import Overlapping, network
+from stopwatch import in_turns
 
 SIZES = [2**power for power in range(10, 24)]  # bytes: 1 KiB to 8 MiB
 
+Way = tuple[str, float]  # who sends, "torch" or "ours", and MiB in a bucket
+SILENT: Way = ("silent", 0.0)  # nobody sends
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds of some work that ends on all ranks."""
-    start = time.perf_counter()
-    work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+
+def sweep(rounds: int, device: torch.device) -> list[float]:
+    """Median seconds of a bare all-reduce of each size, all sizes in turns: none has a bad time."""
+    flats = [torch.zeros(size // 4, device=device) for size in SIZES]
+    messages = {flat.nbytes: partial(dist.all_reduce, flat) for flat in flats}
+    times = in_turns(messages, 4 * rounds, device)
+    return [median(times[size]) for size in SIZES]
 
 
 def fit(seconds: list[float]) -> tuple[float, float]:
-    """Alpha (s) and beta (s a byte) of alpha + beta · bytes, by least squares of the relative errors."""
-    took = torch.tensor(seconds, dtype=torch.float64)
-    rows = torch.stack([1 / took, torch.tensor(SIZES, dtype=torch.float64) / took], 1)
-    alpha, beta = torch.linalg.lstsq(rows, torch.ones_like(took)[:, None]).solution.flatten().tolist()
+    """Alpha (s) and beta (s a byte) of alpha + beta · bytes: least squares of relative errors."""
+    measured = torch.tensor(seconds, dtype=torch.float64)
+    sizes = torch.tensor(SIZES, dtype=torch.float64)
+    # An error of 10 % should weigh the same at every size, so each equation is divided by its time.
+    equations = torch.stack([1 / measured, sizes / measured], dim=1)
+    ones = torch.ones(len(SIZES), 1, dtype=torch.float64)
+    solution = torch.linalg.lstsq(equations, ones).solution
+    alpha, beta = solution.flatten().tolist()
     return alpha, beta
 
 
+def networks(caps: list[float], place: Place) -> dict[Way, nn.Module]:
+    """One network, with the same start, for every way to send its gradients."""
+    models: dict[Way, nn.Module] = {SILENT: network(place)}
+    for cap in caps:
+        options = {"bucket_cap_mb": cap, "gradient_as_bucket_view": True}
+        model = network(place)
+        models["torch", cap] = DistributedDataParallel(model, **options)
+        model = network(place)
+        models["ours", cap] = Overlapping(model, cap)
+    return models
+
+
 def training(model: nn.Module, x: Tensor) -> Callable[[], None]:
-    """One training step of `model`, whether it is torch's DDP, our own, or a plain module that talks to nobody."""
+    """One training step of a model, whether it is torch's DDP, our own, or talks to nobody."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def step() -> None:
         model.zero_grad()  # ours keeps its views
-        model(x).square().mean().backward()
+        loss = model(x).square().mean()
+        loss.backward()
         if isinstance(model, Overlapping):
             model.finish()
         optimizer.step()
@@ -54,43 +72,78 @@ def training(model: nn.Module, x: Tensor) -> Callable[[], None]:
     return step
 
 
+def interleaved(models: dict[Way, nn.Module], x: Tensor, rounds: int) -> dict[Way, list[float]]:
+    """Seconds of a step of each model in each round, all models in turns."""
+    steps = {}
+    for way, model in models.items():
+        steps[way] = training(model, x)
+    # DDP puts its buckets in order after the first step, so two rounds do not count. "silent" waits
+    # for nobody: without a barrier, its slower rank would hold up the next model.
+    return in_turns(steps, rounds, x.device, settle=2, before=dist.barrier)
+
+
+def weights(model: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(model.parameters())
+
+
+def largest_gap(models: dict[Way, nn.Module], caps: list[float]) -> float:
+    """The largest difference between a weight under torch's DDP and under ours."""
+    gaps = []
+    for cap in caps:
+        torchs = weights(models["torch", cap])
+        ours = weights(models["ours", cap])
+        gaps.append((torchs - ours).abs().max().item())
+    return max(gaps)
+
+
+def units() -> float:
+    """How many ranks can compute at the same time: one a GPU, or one for its threads' cores."""
+    if torch.cuda.is_available():
+        return torch.cuda.device_count()
+    cores = os.cpu_count() or 1
+    return cores / torch.get_num_threads()
+
+
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--buckets", default="1,2,4,25", help="MiB, with commas between")
     parser.add_argument("--rounds", type=int, default=6)
-    args, place = parser.parse_args(), here()
-    nccl = place.device if place.backend == "nccl" else None  # tells a barrier which GPU is meant
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=nccl)
+    args = parser.parse_args()
+    caps = [float(cap) for cap in args.buckets.split(",")]
+    start(place)
 
-    flats = [torch.zeros(size // 4, device=place.device) for size in SIZES]
-    turns = [[timed(partial(dist.all_reduce, flat)) for flat in flats] for _ in range(4 * args.rounds)]
-    messages = [median(seconds) for seconds in zip(*turns, strict=True)]  # all sizes in turns, so none has a bad time
+    # What does one message cost?
+    messages = sweep(args.rounds, place.device)
     alpha, beta = fit(messages)
 
+    # What does a step cost, with each size of bucket? All ways train on the same noise.
     torch.manual_seed(place.rank)
-    x, models = torch.randn(64, 512, device=place.device), {("silent", 0.0): network(place)}
-    for cap in map(float, args.buckets.split(",")):
-        models["torch", cap] = DistributedDataParallel(network(place), bucket_cap_mb=cap, gradient_as_bucket_view=True)
-        models["ours", cap] = Overlapping(network(place), cap)
-    steps = {key: training(model, x) for key, model in models.items()}
-    took = {key: [] for key in steps}
-    for n in range(args.rounds + 2):
-        for key, step in list(steps.items())[:: 1 if n % 2 else -1]:  # in turns, so that neither always comes first
-            dist.barrier()  # "silent" waits for nobody: its slower rank must not hold up the next one
-            took[key].append(timed(step))
-    took = {key: seconds[2:] for key, seconds in took.items()}  # DDP puts its buckets in order after the first step
+    x = torch.randn(64, 512, device=place.device)
+    models = networks(caps, place)
+    times = interleaved(models, x, args.rounds)
+    rows = []
+    for (who, mb), seconds in times.items():
+        rows.append({"who": who, "mb": mb, "seconds": median(seconds)})
 
-    weights = {key: nn.utils.parameters_to_vector(model.parameters()) for key, model in models.items()}
-    gap = max((weights["torch", at] - weights["ours", at]).abs().max().item() for who, at in took if who == "ours")
-    ratios = [ours / torchs for ours, torchs in zip(took["ours", cap], took["torch", cap], strict=True)]  # the last cap
-    steps = [{"who": who, "mb": at, "seconds": median(seconds)} for (who, at), seconds in took.items()]
-    numbers = {"gap": gap, "ratios": ratios, "bytes": weights["silent", 0.0].nbytes}
-    numbers["units"] = torch.cuda.device_count() or (os.cpu_count() or 1) / torch.get_num_threads()
+    # Both DDPs side by side with the last size, round by round.
+    last = caps[-1]
+    pairs = zip(times["ours", last], times["torch", last], strict=True)
+    ratios = [ours / torchs for ours, torchs in pairs]
+
     if place.rank == 0:
         print(f"a message costs {1e6 * alpha:.0f} µs and {1e3 * 2**20 * beta:.2f} ms a MiB")
-        print(f"our DDP / torch's, buckets of {cap:g} MiB: {median(ratios):.2f} of the time")
-    report("bucket", place, sizes=SIZES, messages=messages, steps=steps, alpha=alpha, beta=beta, **numbers)
+        print(f"our DDP / torch's, buckets of {last:g} MiB: {median(ratios):.2f} of the time")
+    line = {"sizes": SIZES, "messages": messages, "alpha": alpha, "beta": beta}
+    numbers = {
+        "steps": rows,
+        "ratios": ratios,
+        "gap": largest_gap(models, caps),
+        "bytes": weights(models[SILENT]).nbytes,
+        "units": units(),
+    }
+    report("bucket", place, **line, **numbers)
     dist.destroy_process_group()
 
 

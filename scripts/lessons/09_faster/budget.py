@@ -1,4 +1,4 @@
-"""Where do the milliseconds of a step go? Data, forward, backward, communication and step, each on its own.
+"""Where do the milliseconds of a step go? Data, forward, backward, communication, step: one by one.
 
 Run:  python budget.py
       torchrun --standalone --nproc-per-node=2 budget.py --batch-size 64
@@ -7,90 +7,137 @@ Run:  python budget.py
 import argparse
 import time
 from contextlib import nullcontext
-from datetime import timedelta
 from statistics import median
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from loader import augment, normalise
 from model import ResNet
 
 
 class Training:
-    """The course's ResNet on pictures of noise, one step at a time. No option: as textbooks write it."""
+    """The course's ResNet on pictures of noise, one step at a time.
+
+    `options` are names of the changes in tune.py. With none, it is as textbooks write it.
+    """
 
     def __init__(self, options: set[str], batch_size: int, place: Place):
-        self.options, self.batch_size, self.place = options, batch_size, place
-        self.layout = torch.channels_last if "channels last" in options else torch.contiguous_format
+        self.options = options
+        self.batch_size = batch_size
+        self.place = place
+
         torch.manual_seed(0)
+        self.layout = torch.contiguous_format
+        if "channels last" in options:
+            self.layout = torch.channels_last
         model = ResNet().to(place.device, memory_format=self.layout)
         view = "bucket view" in options
         self.model = DistributedDataParallel(model, gradient_as_bucket_view=view, static_graph=view)
-        self.model.broadcast_buffers = "own statistics" not in options  # the argument has another name in newer torch
-        self.optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9, nesterov=True, fused="fused" in options or None)
-        home = place.device if "whole batches" in options else "cpu"  # a byte a colour: CIFAR-10 takes 154 MB
-        self.x = torch.randint(256, (2048, 3, 32, 32), dtype=torch.uint8).to(home)
-        self.y = torch.randint(10, (2048,)).to(home)
+        # The argument of this name has another one in newer torch.
+        self.model.broadcast_buffers = "own statistics" not in options
+        fused = True if "fused" in options else None  # None: torch chooses
+        parameters = model.parameters()
+        self.optimizer = torch.optim.SGD(parameters, 0.01, 0.9, nesterov=True, fused=fused)
 
-    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pictures (N, 3, 32, 32), shifted, mirrored, normalised, and labels (N,), both on this rank's device."""
-        at = torch.randint(len(self.x), (self.batch_size,), device=self.x.device)
-        parts = [at] if "whole batches" in self.options else at.split(1)
-        x = torch.cat([normalise(augment(self.x[part])) for part in parts])
-        return x.to(self.place.device).contiguous(memory_format=self.layout), self.y[at].to(self.place.device)
+        # A byte a colour: all of CIFAR-10 takes 154 MB, and fits beside the model.
+        home = place.device if "whole batches" in options else "cpu"
+        pictures = torch.randint(256, (2048, 3, 32, 32), dtype=torch.uint8)
+        labels = torch.randint(10, (2048,))
+        self.x = pictures.to(home)
+        self.y = labels.to(home)
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """Pictures (N, 3, 32, 32), shifted, mirrored, normalised; labels (N,); on the device."""
+        device = self.place.device
+        chosen = torch.randint(len(self.x), (self.batch_size,), device=self.x.device)
+        parts = chosen.split(1)
+        if "whole batches" in self.options:
+            parts = [chosen]
+        pictures = [normalise(augment(self.x[part])) for part in parts]
+        x = torch.cat(pictures).to(device)
+        y = self.y[chosen].to(device)
+        return x.contiguous(memory_format=self.layout), y
+
+    def now(self, wait: bool) -> float:
+        """The clock's seconds; with `wait`, not before the GPU has done what it was given."""
+        if wait:
+            torch.get_device_module(self.place.device).synchronize()
+        return time.perf_counter()
 
     def step(self, talk: bool = True, laps: bool = True) -> dict[str, float]:
-        """Seconds of each phase. Without talk every rank goes its own way: other weights, as much work."""
-        times = [time.perf_counter()]
+        """Seconds of each phase.
 
-        def lap() -> None:
-            if laps and self.place.device.type == "cuda":
-                torch.cuda.synchronize()  # a phase ends when its kernels have
-            times.append(time.perf_counter())
-
+        Without `talk` every rank goes its own way: other weights, as much work. Without `laps`
+        Python may run ahead of a GPU, as in a real training, and the seconds mean little there.
+        """
+        begun = self.now(wait=False)
         x, y = self.batch()
-        lap()
+        loaded = self.now(wait=laps)
         with nullcontext() if talk else self.model.no_sync():
             self.optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(self.model(x), y)
-            lap()
+            loss = cross_entropy(self.model(x), y)
+            forward_done = self.now(wait=laps)
             loss.backward()
-            lap()
+            backward_done = self.now(wait=laps)
         self.optimizer.step()
-        lap()
-        return {name: times[n + 1] - times[n] for n, name in enumerate(("data", "forward", "backward", "step"))}
+        stepped = self.now(wait=laps)
+        return {
+            "data": loaded - begun,
+            "forward": forward_done - loaded,
+            "backward": backward_done - forward_done,
+            "step": stepped - backward_done,
+        }
+
+
+def typical(laps: list[dict[str, float]], *phases: str) -> float:
+    """Median seconds of these phases together, over several steps."""
+    return median(sum(lap[phase] for phase in phases) for lap in laps)
 
 
 def budget(training: Training, steps: int) -> dict[str, float]:
-    """Median seconds of each phase; communication is what forward and backward take longer when the ranks talk."""
-    talking, silent = [], []
+    """Median seconds of each phase.
+
+    Communication is what forward and backward take longer when the ranks talk.
+    """
+    talking = []
+    silent = []
     for _ in range(steps):
-        for talk, kind in ((True, talking), (False, silent)):  # talk first: a static graph needs one whole step
-            training.step(talk)  # whether buffers are sent is decided one step ahead, so the second one counts
-            kind.append(training.step(talk))
-    passes = [median(one["forward"] + one["backward"] for one in kind) for kind in (talking, silent)]
+        # With talk first, since a static graph needs one whole step. Each kind twice, and the
+        # second one counts: whether buffers are sent is decided one step ahead.
+        training.step(talk=True)
+        talking.append(training.step(talk=True))
+        training.step(talk=False)
+        silent.append(training.step(talk=False))
+    passes_talking = typical(talking, "forward", "backward")
+    passes_silent = typical(silent, "forward", "backward")
     return {
-        "data": median(one["data"] for one in talking),
-        "forward": median(one["forward"] for one in silent),
-        "backward": median(one["backward"] for one in silent),
-        "communication": max(0.0, passes[0] - passes[1]),
-        "step": median(one["step"] for one in talking),
+        "data": typical(talking, "data"),
+        "forward": typical(silent, "forward"),
+        "backward": typical(silent, "backward"),
+        "communication": max(0.0, passes_talking - passes_silent),
+        "step": typical(talking, "step"),
     }
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=64, help="pictures a rank")
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60))
-    spent = budget(Training(set(), args.batch_size, place), steps=6)
+    args = parser.parse_args()
+    start(place)
+
+    training = Training(set(), args.batch_size, place)
+    spent = budget(training, steps=6)
     if place.rank == 0:
-        print(", ".join(f"{phase} {1000 * seconds:.1f} ms" for phase, seconds in spent.items()))
+        phases = [f"{phase} {1000 * seconds:.1f} ms" for phase, seconds in spent.items()]
+        print(", ".join(phases))
     report("budget", place, spent=spent)
     dist.destroy_process_group()
 

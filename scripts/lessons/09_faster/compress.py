@@ -1,11 +1,12 @@
-"""Fewer bytes: gradients in 16 bits, gradients of low rank, and weights that are averaged now and then.
+"""Fewer bytes: gradients in 16 bits or of low rank, and weights that are averaged now and then.
 
 Run:  torchrun --standalone --nproc-per-node=2 compress.py --steps 64
 """
 
 import argparse
-import time
-from datetime import timedelta
+from functools import partial
+from statistics import mean
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -15,80 +16,132 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import Place, here, report
+from devices import Place, here, report, start
+from stopwatch import seconds
 
-HOOKS = {"fp32": default_hooks.allreduce_hook, "fp16": default_hooks.fp16_compress_hook}
-# By its own name DDP refuses bf16's where torch was built without nccl. But gloo adds bf16, too.
-HOOKS |= {"bf16": lambda _, bucket: default_hooks.bf16_compress_hook(None, bucket), "PowerSGD": powerSGD_hook}
+BATCH = 64  # rows of one rank in one step
+TEST = 2000  # rows at the end of the data, on which nobody trains
+
+
+def bf16_hook(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Gradients in bf16. By its own name DDP refuses it where torch was built without nccl."""
+    return default_hooks.bf16_compress_hook(None, bucket)
+
+
+HOOKS = {
+    "fp32": default_hooks.allreduce_hook,
+    "fp16": default_hooks.fp16_compress_hook,
+    "bf16": bf16_hook,
+    "PowerSGD": powerSGD_hook,
+}
+LOCAL = "local SGD"  # no hook: every rank trains alone, and now and then they average their weights
 
 
 def network(place: Place, width: int = 1024) -> nn.Sequential:
     """x (N, 64) → ten scores each (N, 10); the same start on every rank."""
     torch.manual_seed(0)
-    layers = [nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)]
+    layers = [nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    layers.append(nn.Linear(width, 10))
     return nn.Sequential(*layers).to(place.device)
 
 
-def wrapped(way: str, model: nn.Module, start: int) -> nn.Module:
-    """The model in DDP with this way's hook; PowerSGD sends whole gradients until step `start`."""
-    # One bucket: PowerSGD sends more from callbacks, and those of several buckets may cross on gloo.
+def wrapped(way: str, model: nn.Module, settled: int) -> nn.Module:
+    """The model in DDP with this way's hook. Until step `settled`, PowerSGD sends all it has."""
+    # One bucket: PowerSGD sends more from callbacks; those of several buckets may cross on gloo.
     ddp_model = DistributedDataParallel(model, bucket_cap_mb=25, gradient_as_bucket_view=True)
-    low_rank = PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=start)
-    ddp_model.register_comm_hook(low_rank if way == "PowerSGD" else None, HOOKS[way])
+    state = None
+    if way == "PowerSGD":
+        state = PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=settled)
+    ddp_model.register_comm_hook(state, HOOKS[way])
     return ddp_model
 
 
-def data(pictures: int, place: Place) -> tuple[Tensor, Tensor]:
-    """x (N, 64) and labels (N,) that a small network of fixed random weights gives; the same on every rank."""
+def data(rows: int, place: Place) -> tuple[Tensor, Tensor]:
+    """x (N, 64) and labels (N,) that a small random network gives; the same on every rank."""
     rng = torch.Generator().manual_seed(1)
-    first, second, x = (torch.randn(*size, generator=rng) for size in [(64, 32), (32, 10), (pictures, 64)])
-    return x.to(place.device), ((x @ first).relu() @ second).argmax(1).to(place.device)
+    first = torch.randn(64, 32, generator=rng)
+    second = torch.randn(32, 10, generator=rng)
+    x = torch.randn(rows, 64, generator=rng)
+    scores = (x @ first).relu() @ second
+    labels = scores.argmax(1)
+    return x.to(place.device), labels.to(place.device)
+
+
+class Training:
+    """One network and one way to exchange what it learns. `every`: steps between two averages."""
+
+    def __init__(self, way: str, settled: int, every: int, place: Place):
+        self.way = way
+        self.every = every
+        self.model = network(place)
+        self.run = self.model
+        if way != LOCAL:
+            self.run = wrapped(way, self.model, settled)
+        parameters = self.model.parameters()
+        self.optimizer = torch.optim.SGD(parameters, 0.05, momentum=0.9)
+
+    def step(self, number: int, x: Tensor, y: Tensor) -> None:
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.run(x), y)
+        loss.backward()
+        self.optimizer.step()
+        if self.way == LOCAL and (number + 1) % self.every == 0:
+            self.average()
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """Give every rank the mean of all ranks' weights."""
+        parameters = list(self.model.parameters())
+        flat = nn.utils.parameters_to_vector(parameters) / dist.get_world_size()
+        dist.all_reduce(flat)
+        nn.utils.vector_to_parameters(flat, parameters)
+
+    @torch.no_grad()
+    def accuracy(self, x: Tensor, y: Tensor) -> float:
+        right = self.model(x).argmax(1) == y
+        return right.float().mean().item()
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=64)
-    parser.add_argument("--every", type=int, default=8, help="steps between two averages of local SGD")
-    args, place = parser.parse_args(), here()
-    nccl = place.device if place.backend == "nccl" else None  # tells a barrier which GPU is meant
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=nccl)
-    models = {way: network(place) for way in [*HOOKS, "local SGD"]}
-    runs = models | {way: wrapped(way, models[way], start=max(2, args.steps // 10)) for way in HOOKS}
-    optimizers = {way: torch.optim.SGD(model.parameters(), 0.05, momentum=0.9) for way, model in models.items()}
-    x, y = data(64 * place.world_size * args.steps + 2000, place)
-    sent, really = [], dist.all_reduce
+    apart = "steps between two averages of local SGD"
+    parser.add_argument("--every", type=int, default=8, help=apart)
+    args = parser.parse_args()
+    start(place)
+    settled = max(2, args.steps // 10)
+    trainings = {way: Training(way, settled, args.every, place) for way in [*HOOKS, LOCAL]}
+    trained = BATCH * place.world_size * args.steps
+    x, y = data(trained + TEST, place)
 
-    def noted(tensor: Tensor, *args, **options):
-        sent.append(tensor.nbytes)
-        return really(tensor, *args, **options)
+    # One step of each way in turn, and after each a look at the clock and at what was sent. The
+    # stand-in for all_reduce passes every call on and remembers it, also the calls of the hooks.
+    rows = {way: {"seconds": [], "bytes": []} for way in trainings}
+    with patch.object(dist, "all_reduce", wraps=dist.all_reduce) as all_reduce:
+        for number in range(args.steps):
+            begin = BATCH * (number * place.world_size + place.rank)
+            mine = slice(begin, begin + BATCH)
+            for way, training in trainings.items():
+                step = partial(training.step, number, x[mine], y[mine])
+                all_reduce.reset_mock()
+                dist.barrier()  # who trains alone for some steps must not hold up the next one
+                rows[way]["seconds"].append(seconds(step, place.device))
+                sent = [call.args[0].nbytes for call in all_reduce.call_args_list]
+                rows[way]["bytes"].append(sum(sent))
 
-    rows = {way: {"seconds": [], "bytes": []} for way in models}
-    dist.all_reduce = noted  # the hooks call it by this name, too
-    for step in range(args.steps):
-        mine = slice(begin := 64 * (step * place.world_size + place.rank), begin + 64)
-        for way, run in runs.items():
-            sent.clear()
-            dist.barrier()  # who trains alone for some steps must not hold up the next one
-            start = time.perf_counter()
-            optimizers[way].zero_grad()
-            (loss := nn.functional.cross_entropy(run(x[mine]), y[mine])).backward()
-            optimizers[way].step()
-            if way == "local SGD" and (step + 1) % args.every == 0:
-                flat = nn.utils.parameters_to_vector(run.parameters()).detach() / place.world_size
-                dist.all_reduce(flat)
-                nn.utils.vector_to_parameters(flat, run.parameters())
-            loss.item()  # waits for the GPU
-            rows[way]["seconds"].append(time.perf_counter() - start)
-            rows[way]["bytes"].append(sum(sent))
-
-    guess = y[-2000:].bincount().max().item() / 2000  # always naming the commonest label
+    test_x = x[-TEST:]
+    test_y = y[-TEST:]
     for way, row in rows.items():
-        row["accuracy"] = (models[way](x[-2000:]).argmax(1) == y[-2000:]).float().mean().item()
+        row["accuracy"] = trainings[way].accuracy(test_x, test_y)
         late = row["seconds"][-4 * args.every :]  # whole rounds of local SGD, and PowerSGD at work
-        row["ms"], row["mib"] = 1000 * sum(late) / len(late), sum(row["bytes"]) / args.steps / 2**20
+        row["ms"] = 1000 * mean(late)
+        row["mib"] = sum(row["bytes"]) / args.steps / 2**20
         if place.rank == 0:
-            print(f"{way:10} {row['mib']:6.2f} MiB a step {row['ms']:7.1f} ms, {row['accuracy']:.1%} right")
+            cost = f"{row['mib']:6.2f} MiB a step {row['ms']:7.1f} ms"
+            print(f"{way:10} {cost}, {row['accuracy']:.1%} right")
+    guess = test_y.bincount().max().item() / TEST  # always naming the commonest label
     report("compress", place, rows=rows, every=args.every, guess=guess)
     dist.destroy_process_group()
 

@@ -5,7 +5,6 @@ Run:  python hooks.py
 """
 
 import time
-from datetime import timedelta
 from functools import partial
 
 import torch
@@ -13,35 +12,45 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 
 class Overlapping(nn.Module):
-    """A module whose gradients are averaged bucket by bucket, each as soon as its last gradient is there.
+    """A module whose gradients are averaged bucket by bucket, each as soon as it is complete.
 
     Every parameter must get a gradient in every backward pass, in the same order on all ranks.
     """
 
     def __init__(self, module: nn.Module, bucket_mb: float = 25):
         super().__init__()
-        self.module, self.flats, self.sizes, self.works = module, [], [], []
+        self.module = module
+        self.flats: list[Tensor] = []  # all gradients of a bucket, one after the other
+        self.sizes: list[int] = []  # how many parameters a bucket has
+        self.works: list[dist.Work] = []  # all-reduces that are under way
         for tensor in module.state_dict().values():
             dist.broadcast(tensor, src=0)
+
+        # The last layer's gradients come first, so they fill the first bucket.
+        trained = [p for p in module.parameters() if p.requires_grad]
+        backward = trained[::-1]
         bucket: list[Tensor] = []
-        backward = [p for p in module.parameters() if p.requires_grad][::-1]  # the last layer's gradients come first
         for parameter in backward:
             bucket.append(parameter)
-            if sum(p.nbytes for p in bucket) >= bucket_mb * 2**20 or parameter is backward[-1]:
+            full = sum(p.nbytes for p in bucket) >= bucket_mb * 2**20
+            if full or parameter is backward[-1]:
                 self.fill(bucket)
                 bucket = []
-        self.missing = list(self.sizes)
+        self.missing = list(self.sizes)  # how many gradients a bucket still waits for
 
     def fill(self, bucket: list[Tensor]) -> None:
-        """One flat tensor for a bucket, of which each gradient is a view: nothing is copied before it is sent."""
-        flat = torch.zeros(sum(p.numel() for p in bucket), dtype=bucket[0].dtype, device=bucket[0].device)
-        for parameter, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+        """One flat tensor, of which each gradient is a view: nothing is copied to send it."""
+        number = len(self.flats)
+        lengths = [p.numel() for p in bucket]
+        flat = bucket[0].new_zeros(sum(lengths))  # of the same type, on the same device
+        parts = flat.split(lengths)
+        for parameter, part in zip(bucket, parts, strict=True):
             parameter.grad = part.view_as(parameter)
-            parameter.register_post_accumulate_grad_hook(partial(self.arrived, len(self.flats)))
+            parameter.register_post_accumulate_grad_hook(partial(self.arrived, number))
         self.flats.append(flat)
         self.sizes.append(len(bucket))
 
@@ -49,13 +58,16 @@ class Overlapping(nn.Module):
         """Autograd calls this when a parameter of bucket `number` has its gradient."""
         self.missing[number] -= 1
         if self.missing[number] == 0:
-            self.flats[number] /= dist.get_world_size()
-            self.works.append(dist.all_reduce(self.flats[number], async_op=True))  # and backward goes on
+            flat = self.flats[number]
+            flat /= dist.get_world_size()
+            work = dist.all_reduce(flat, async_op=True)  # and backward goes on
+            self.works.append(work)
             self.handed.append(time.perf_counter() - self.begin)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         output = self.module(*inputs)
-        self.handed, self.begin = [], time.perf_counter()
+        self.handed: list[float] = []  # seconds after which each bucket was sent
+        self.begin = time.perf_counter()  # of backward
         return output
 
     def zero_grad(self, set_to_none: bool = False) -> None:
@@ -67,26 +79,34 @@ class Overlapping(nn.Module):
         self.back = time.perf_counter() - self.begin  # backward is through
         for work in self.works:
             work.wait()
-        self.works, self.missing = [], list(self.sizes)
+        self.works = []
+        self.missing = list(self.sizes)
 
 
 def network(place: Place, width: int = 512, depth: int = 8) -> nn.Sequential:
-    """x (N, width) → (N, width); `depth` layers of width² weights each, the same start on every rank."""
+    """x (N, width) → (N, width); `depth` layers of width² weights, the same start on every rank."""
     torch.manual_seed(0)
-    layers = [part for _ in range(depth) for part in (nn.Linear(width, width), nn.ReLU())]
+    layers = []
+    for _ in range(depth):
+        layers.append(nn.Linear(width, width))
+        layers.append(nn.ReLU())
     return nn.Sequential(*layers[:-1]).to(place.device)
 
 
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60))
+    start(place)
     model = Overlapping(network(place), bucket_mb=1)
-    model(torch.randn(32, 512, device=place.device)).square().mean().backward()
+    x = torch.randn(32, 512, device=place.device)
+    loss = model(x).square().mean()
+    loss.backward()
     model.finish()
+
     handed = [moment / model.back for moment in model.handed]
     if place.rank == 0:
-        print(f"{len(handed)} buckets, sent after {', '.join(f'{part:.0%}' for part in handed)} of backward")
+        shares = ", ".join(f"{share:.0%}" for share in handed)
+        print(f"{len(handed)} buckets, sent after {shares} of backward")
     report("hooks", place, handed=handed)
     dist.destroy_process_group()
 

@@ -1,19 +1,20 @@
-"""What does our own DDP hide behind backward? A profiler trace of one step with one bucket, and with two.
+"""What does our own DDP hide behind backward? A profiler trace with one bucket, and with two.
 
 Run:  torchrun --standalone --nproc-per-node=2 overlap.py
 """
 
 import argparse
 from collections.abc import Callable
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from hooks import Overlapping, network
-from timeline import phase, trace
+from timeline import Spans, phase, trace
+
+PHASES = ["forward", "backward", "waiting", "step"]
 
 
 def training(bucket_mb: float, batch_size: int, place: Place) -> Callable[[], None]:
@@ -36,24 +37,39 @@ def training(bucket_mb: float, batch_size: int, place: Place) -> Callable[[], No
     return step
 
 
+def step_begins(spans: Spans) -> float:
+    """The ms after which the optimizer's step begins: forward, backward and waiting are over."""
+    begin, _ = spans["step"][0]
+    return begin
+
+
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=64, help="rows a rank")
-    parser.add_argument("--buckets", default="25,4", help="MiB, with commas between: 4 is half of the network")
-    args, place = parser.parse_args(), here()
-    nccl = place.device if place.backend == "nccl" else None  # tells a barrier which GPU is meant
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=nccl)
+    sizes = "MiB, with commas between: 4 is half of the network"
+    parser.add_argument("--buckets", default="25,4", help=sizes)
+    args = parser.parse_args()
+    start(place)
 
-    steps = {mb: training(float(mb), args.batch_size, place) for mb in args.buckets.split(",")}
-    phases = ["forward", "backward", "waiting", "step"]
-    rounds = [{mb: trace(step, phases, place) for mb, step in steps.items()} for _ in range(3)]
-    traces = {mb: min((one[mb] for one in rounds), key=lambda spans: spans["step"][0][1]) for mb in steps}  # quickest
+    steps = {}
+    traces: dict[str, list[Spans]] = {}
+    for mb in args.buckets.split(","):
+        steps[mb] = training(float(mb), args.batch_size, place)
+        traces[mb] = []
+    for _ in range(3):
+        for mb, step in steps.items():
+            traces[mb].append(trace(step, PHASES, place))
+    quickest = {mb: min(spans, key=step_begins) for mb, spans in traces.items()}
+
     if place.rank == 0:
-        for mb, spans in traces.items():
-            (begin, back), (_, done) = spans["backward"][0], spans["waiting"][0]
-            print(f"buckets of {mb} MiB: backward {back - begin:.1f} ms, then waiting {done - back:.1f} ms")
-    report("overlap", place, traces=traces)
+        for mb, spans in quickest.items():
+            begin, back = spans["backward"][0]
+            _, done = spans["waiting"][0]
+            times = f"backward {back - begin:.1f} ms, then waiting {done - back:.1f} ms"
+            print(f"buckets of {mb} MiB: {times}")
+    report("overlap", place, traces=quickest)
     dist.destroy_process_group()
 
 

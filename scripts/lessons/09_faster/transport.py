@@ -1,77 +1,118 @@
-"""Gloo or nccl beside a transport of our own, at two sizes; and DDP with it as its communication hook.
+"""Gloo or nccl beside a transport of our own, at two sizes; and as the communication hook of DDP.
 
 Run:  torchrun --standalone --nproc-per-node=2 transport.py
 """
 
 import argparse
 import os
-import time
-from datetime import timedelta
 from statistics import median
 from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import here, report
+from devices import Place, here, report, start
 from hooks import network
 from shared import Shared, hook
+from stopwatch import in_turns
+
+SIZES = [1, 25]  # MB of float32 numbers
+
+
+def noise(mb: int, place: Place) -> Tensor:
+    """Random numbers (N,), `mb` megabytes of them, other ones on every rank."""
+    torch.manual_seed(place.rank)
+    numbers = mb * 10**6 // 4
+    return torch.randn(numbers).to(place.device)
+
+
+def gap(shared: Shared, mb: int, place: Place) -> float:
+    """The largest difference between the mean by our transport and by torch's all-reduce."""
+    ours = noise(mb, place)
+    theirs = ours.clone()
+    shared.average(ours)
+    dist.all_reduce(theirs)  # adds up, ours takes the mean
+    return (ours - theirs / place.world_size).abs().max().item()
+
+
+def race(shared: Shared, mb: int, rounds: int, place: Place) -> list[float]:
+    """Time of torch's all-reduce / of our transport, round by round."""
+    ours = noise(mb, place)
+    theirs = torch.zeros_like(ours)  # other numbers would grow with each round
+
+    # Several small messages in a row, or the barrier's end would count for more than they do.
+    messages = SIZES[-1] // mb
+
+    def send_theirs() -> None:
+        for _ in range(messages):
+            dist.all_reduce(theirs)
+
+    def send_ours() -> None:
+        for _ in range(messages):
+            shared.average(ours)
+
+    ways = {"theirs": send_theirs, "ours": send_ours}
+    times = in_turns(ways, rounds, place.device, settle=2, before=dist.barrier)
+    pairs = zip(times["theirs"], times["ours"], strict=True)
+    return [their_seconds / our_seconds for their_seconds, our_seconds in pairs]
+
+
+def train(model: nn.Module, inputs: list[Tensor]) -> Tensor:
+    """All weights, one after the other, after one step of plain SGD for each input."""
+    for x in inputs:
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.1 * parameter.grad
+    return nn.utils.parameters_to_vector(model.parameters())
+
+
+def refusal(place: Place) -> str:
+    """What our transport says where the ranks are on two machines; "" if it makes no objection."""
+    with patch.dict(os.environ, LOCAL_WORLD_SIZE=str(place.world_size + 1)):
+        try:
+            Shared(place)
+        except RuntimeError as error:
+            return str(error)
+    return ""
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--timeout", type=float, default=60, help="seconds that a rank waits for the others")
-    args, place = parser.parse_args(), here()
-    nccl = place.device if place.backend == "nccl" else None  # tells a barrier which GPU is meant
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout), device_id=nccl)
-    shared, ratios, gap = Shared(place, args.timeout), {}, 0.0
-    for mb in (1, 25):
-        torch.manual_seed(place.rank)
-        theirs = torch.randn(mb * 10**6 // 4).to(place.device)
-        ours, ratios[mb] = theirs.clone(), []
-        dist.all_reduce(theirs)  # adds up, ours takes the mean
-        shared.average(ours)
-        gap = max(gap, (ours - theirs / place.world_size).abs().max().item())
-        theirs.zero_()  # else it would grow with each round
-        for n in range(args.rounds + 2):
-            took = {}
-            for name in ("theirs", "ours")[:: 1 if n % 2 else -1]:  # in turns, so that neither always comes first
-                dist.barrier()
-                start = time.perf_counter()
-                for _ in range(25 // mb):  # several small ones, or the barrier's end counts for more than they do
-                    dist.all_reduce(theirs) if name == "theirs" else shared.average(ours)
-                if place.device.type == "cuda":
-                    torch.cuda.synchronize()
-                took[name] = time.perf_counter() - start
-            ratios[mb] += [took["theirs"] / took["ours"]] if n > 1 else []
-        if place.rank == 0:
+    args = parser.parse_args()
+    start(place)
+    shared = Shared(place)
+
+    # The same mean? And how much sooner?
+    largest_gap = max(gap(shared, mb, place) for mb in SIZES)
+    ratios = {mb: race(shared, mb, args.rounds, place) for mb in SIZES}
+    if place.rank == 0:
+        for mb in SIZES:
             print(f"{mb:2} MB: {place.backend} / shared memory {median(ratios[mb]):.2f}")
 
-    models = [DistributedDataParallel(network(place)) for _ in range(2)]
-    models[1].register_comm_hook(shared, hook)
-    for _ in range(3):
-        x = torch.randn(16, 512, device=place.device)
-        for model in models:
-            model.zero_grad()
-            model(x).square().mean().backward()
-            with torch.no_grad():
-                for p in model.parameters():
-                    p -= 0.1 * p.grad
-    refused = ""
-    with patch.dict(os.environ, LOCAL_WORLD_SIZE=str(place.world_size + 1)):  # as if the ranks stood on two machines
-        try:
-            Shared(place)
-        except RuntimeError as error:
-            refused = str(error)
+    # The same weights under DDP, with torch's all-reduce and with ours?
+    plain = DistributedDataParallel(network(place))
+    hooked = DistributedDataParallel(network(place))
+    hooked.register_comm_hook(shared, hook)
+    inputs = [torch.randn(16, 512, device=place.device) for _ in range(3)]
+    difference = train(plain, inputs) - train(hooked, inputs)
 
-    one, two = (nn.utils.parameters_to_vector(model.parameters()) for model in models)
-    apart, left = (one - two).abs().max().item(), shared.file.exists()
-    report("transport", place, ratios=ratios, gap=gap, apart=apart, left=left, refused=refused)
+    numbers = {
+        "ratios": ratios,
+        "gap": largest_gap,
+        "apart": difference.abs().max().item(),
+        "left": shared.file.exists(),
+        "refused": refusal(place),
+    }
+    report("transport", place, **numbers)
     dist.destroy_process_group()
 
 

@@ -1,11 +1,8 @@
-"""One test set, the same predictions, five ways to report them: which answer depends on the number of ranks?
+"""One test set, the same predictions, five reports: which answer depends on the number of ranks?
 
 Run:  python exact.py
       torchrun --standalone --nproc-per-node=2 exact.py
 """
-
-import argparse
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -14,7 +11,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from exam import exam
 from join import collectives
 
@@ -25,69 +22,119 @@ BATCH = 10  # samples in a batch of one rank
 def tally(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Of a batch: right answers, sum of the losses, samples, (3,) in float64."""
     output = model(x)
-    losses = nn.functional.cross_entropy(output, y, reduction="sum")
-    return torch.stack([(output.argmax(1) == y).sum().double(), losses, losses.new_tensor(len(y))])
+    right = (output.argmax(1) == y).sum().double()
+    loss = nn.functional.cross_entropy(output, y, reduction="sum")
+    return torch.stack([right, loss, loss.new_tensor(len(y))])
 
 
 def evaluate(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, float]:
-    """Exact on any number of ranks, even if some have no sample: sums, one all-reduce, and only then a division."""
-    totals, stride = torch.zeros(3, dtype=torch.float64, device=place.device), place.world_size
-    for first in range(place.rank, len(y), stride * BATCH):
-        part = slice(first, first + stride * BATCH, stride)
+    """Exact on any number of ranks, even if some have no sample: sums, one all-reduce, a division.
+
+    Rank r of n takes the samples r, r + n, r + 2n, …
+    """
+    totals = torch.zeros(3, dtype=torch.float64, device=place.device)
+    n = place.world_size
+    for first in range(place.rank, len(y), n * BATCH):
+        part = slice(first, first + n * BATCH, n)
         totals += tally(model, x[part], y[part])
     dist.all_reduce(totals)
     right, loss, count = totals.tolist()
-    return {"right": int(right), "count": int(count), "accuracy": right / count, "loss": loss / count}
+    return {
+        "right": int(right),
+        "count": int(count),
+        "accuracy": right / count,
+        "loss": loss / count,
+    }
+
+
+def sampled(model: nn.Module, x: Tensor, y: Tensor, place: Place, drop_last: bool) -> Tensor:
+    """This rank's sums (3,) by DistributedSampler, which pads, or drops what fills no batch."""
+    sampler = DistributedSampler(
+        range(len(y)), place.world_size, place.rank, shuffle=False, drop_last=drop_last
+    )
+    indices = torch.tensor(list(sampler), device=place.device)
+    totals = torch.zeros(3, dtype=torch.float64, device=place.device)
+    for part in indices.split(BATCH):
+        if len(part) == BATCH or not drop_last:
+            totals += tally(model, x[part], y[part])
+    return totals
 
 
 def wrong(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, dict[str, float]]:
     """The same predictions as rank 0 would report them in four ways that are common, and wrong."""
+    padded = sampled(model, x, y, place, drop_last=False)
+    dropped = sampled(model, x, y, place, drop_last=True)
 
-    def tallies(drop_last: bool) -> list[Tensor]:
-        """This rank's batches by DistributedSampler, which pads, or leaves out what does not fill a whole batch."""
-        sampler = DistributedSampler(range(len(y)), place.world_size, place.rank, shuffle=False, drop_last=drop_last)
-        parts = torch.tensor(list(sampler), device=place.device).split(BATCH)
-        return [tally(model, x[part], y[part]) for part in parts if len(part) == BATCH or not drop_last]
-
-    padded, dropped = (torch.stack(tallies(drop_last)).sum(0) for drop_last in (False, True))
     part = slice(place.rank, None, place.world_size)
     batches = zip(x[part].split(BATCH), y[part].split(BATCH), strict=True)
-    own = torch.stack([tally(model, *batch) for batch in batches])
-    means = (own / own[:, 2:]).mean(0) / place.world_size  # the mean of a batch, of a rank's batches, of the ranks
+    own = torch.stack([tally(model, batch_x, batch_y) for batch_x, batch_y in batches])
+    # The mean of each batch, then of a rank's batches, and then of the ranks.
+    batch_means = own / own[:, 2:]
+    means = batch_means.mean(0) / place.world_size
+
     for sums in (padded, dropped, means):
         dist.all_reduce(sums)
-    ways = {"padded": padded, "dropped": dropped, "rank 0 alone": own.sum(0), "mean of means": means}
-    return {way: {"accuracy": (s[0] / s[2]).item(), "loss": (s[1] / s[2]).item()} for way, s in ways.items()}
+    totals = {
+        "padded": padded,
+        "dropped": dropped,
+        "rank 0 alone": own.sum(0),
+        "mean of means": means,
+    }
+    reports = {}
+    for way, sums in totals.items():
+        right, loss, count = sums.tolist()
+        reports[way] = {"accuracy": right / count, "loss": loss / count}
+    return reports
 
 
 def gather(mine: Tensor, place: Place) -> Tensor:
-    """Numbers of all ranks, which may have more or fewer of them, in the order of the test set: (N,) on every rank."""
+    """Numbers of all ranks, in the order of the test set: (N,) on every rank.
+
+    A rank may have more of them than another, or none.
+    """
     counts = torch.zeros(place.world_size, dtype=torch.int64, device=place.device)
     counts[place.rank] = len(mine)
     dist.all_reduce(counts)
-    pieces = [mine.new_zeros(int(counts.max())) for _ in counts]  # pieces of one size, as `all_gather` wants them
-    dist.all_gather(pieces, torch.cat([mine, mine.new_zeros(len(pieces[0]) - len(mine))]))
-    return torch.stack(pieces, 1).flatten()[: int(counts.sum())]  # sample 0 of rank 0, 1 of rank 1, …; zeros come last
+    # `all_gather` wants pieces of one size: the shorter ones are filled up with zeros.
+    size = int(counts.max())
+    pieces = [mine.new_zeros(size) for _ in counts]
+    filling = mine.new_zeros(size - len(mine))
+    dist.all_gather(pieces, torch.cat([mine, filling]))
+    # Sample 0 is the first of rank 0, sample 1 the first of rank 1, …; the zeros come last.
+    in_order = torch.stack(pieces, 1).flatten()
+    return in_order[: int(counts.sum())]
+
+
+@torch.no_grad()
+def medians(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, float]:
+    """The median loss: from the losses of all samples, and as the mean of the ranks' medians."""
+    part = slice(place.rank, None, place.world_size)
+    losses = nn.functional.cross_entropy(model(x[part]), y[part], reduction="none")
+    total = losses.median()
+    dist.all_reduce(total)
+    exact = gather(losses, place).median()
+    return {"exact": exact.item(), "mean": total.item() / place.world_size}
 
 
 @record
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
-
+    place = here()
+    start(place)
     model, x, y = exam(place)
+
     ways = {"exact": evaluate(model, x, y, place)} | wrong(model, x, y, place)
+    # The model itself does not communicate; its DDP wrapper does, even here, without gradients.
     ddp_model = DistributedDataParallel(model)
-    talk = {"wrapper": collectives(lambda: ddp_model(x)), "model": collectives(lambda: model(x))}
-    part = slice(place.rank, None, place.world_size)
-    losses = nn.functional.cross_entropy(model(x[part]), y[part], reduction="none")
-    dist.all_reduce(medians := losses.median())
-    median = {"exact": gather(losses, place).median().item(), "mean": medians.item() / place.world_size}
-    for way, numbers in ways.items() if place.rank == 0 else ():
-        print(f"{way:14} accuracy {numbers['accuracy']:7.2%}, loss {numbers['loss']:.4f}")
+    talk = {
+        "wrapper": collectives(lambda: ddp_model(x)),
+        "model": collectives(lambda: model(x)),
+    }
+    median = medians(model, x, y, place)
+
+    if place.rank == 0:
+        for way, numbers in ways.items():
+            print(f"{way:14} accuracy {numbers['accuracy']:7.2%}, loss {numbers['loss']:.4f}")
     report("exact", place, ways=ways, talk=talk, median=median)
     dist.destroy_process_group()
 

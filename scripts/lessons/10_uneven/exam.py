@@ -14,14 +14,23 @@ CENTRES = [[3.0, 0.0], [0.0, 1.5], [0.0, 0.0]]
 
 
 def exam(place: Place) -> tuple[nn.Module, Tensor, Tensor]:
-    """A model that names the nearest centre, and points x (N, 2) with classes y (N,), sorted as files often are."""
+    """A model that names the nearest centre, and points x (N, 2) with classes y (N,).
+
+    The points are sorted by class, as files often are.
+    """
     y = torch.arange(N) * 3 // N
     centres = torch.tensor(CENTRES, dtype=torch.float64)
-    x = centres[y] + torch.randn(N, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 3)).double().eval()  # BatchNorm has buffers: see exact.py
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(N, 2, generator=generator, dtype=torch.float64)
+    x = centres[y] + noise
+
+    # The nearest centre c is that of the largest c·x - |c|²/2, which a linear layer computes.
+    norm = nn.BatchNorm1d(2)  # has buffers: see exact.py
+    linear = nn.Linear(2, 3)
+    model = nn.Sequential(norm, linear).double().eval()
     with torch.no_grad():
-        model[1].weight.copy_(centres)
-        model[1].bias.copy_(-centres.square().sum(1) / 2)
+        linear.weight.copy_(centres)
+        linear.bias.copy_(-centres.square().sum(1) / 2)
     return model.to(place.device), x.to(place.device), y.to(place.device)
 
 
@@ -29,7 +38,8 @@ def exam(place: Place) -> tuple[nn.Module, Tensor, Tensor]:
 def main() -> None:
     place = here()
     model, x, y = exam(place)
-    right = (model(x).argmax(1) == y).tolist()
+    answers = model(x).argmax(1)
+    right = (answers == y).tolist()
     print(f"{sum(right)} of {N} right")
     report("exam", place, right=right)
 

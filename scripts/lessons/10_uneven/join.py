@@ -1,15 +1,13 @@
-"""Ranks with 2, 4, 6 … batches under Join: what do the finished ones do, and what becomes of the average?
+"""Ranks with 2, 4, 6 … batches under Join: what do the finished ones do? What is the average?
 
 Run:  python join.py
       torchrun --standalone --nproc-per-node=3 join.py
 """
 
-import argparse
 import os
 from collections.abc import Callable
-from datetime import timedelta
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler reports on itself, and that there is no GPU
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler reports on itself, and on GPUs
 
 import torch
 import torch.distributed as dist
@@ -19,7 +17,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 
 class Weight(nn.Module):
@@ -40,17 +38,28 @@ def collectives(call: Callable[[], object]) -> int:
     return sum(event.name.startswith("c10d::") for event in profiler.events())
 
 
-def numbers(place: Place) -> Tensor:
-    """What a rank brings, one number a batch. Rank 0: 1 and 2; rank 1: 10 to 40; rank 2: 100 to 600; …"""
-    return 10**place.rank * torch.arange(1, 2 * place.rank + 3, dtype=torch.float64, device=place.device)
+def brought(place: Place) -> Tensor:
+    """What a rank brings, one number a batch.
+
+    Rank 0: 1 and 2; rank 1: 10, 20, 30 and 40; rank 2: 100, 200, 300, 400, 500 and 600; …
+    """
+    batches = 2 * (place.rank + 1)
+    numbers = torch.arange(1, batches + 1, dtype=torch.float64, device=place.device)
+    return 10**place.rank * numbers
 
 
 def train(place: Place, **settings) -> dict[str, object]:
-    """The gradient and the weight after each step of this rank; the weight in the end, when all have joined."""
+    """Train under Join with these settings.
+
+    Returns the gradient and the weight after each step of this rank, and the weight in the end,
+    when all have joined.
+    """
     model = Weight().to(place.device)
-    ddp_model, gradients, weights = DistributedDataParallel(model), [], []
+    ddp_model = DistributedDataParallel(model)
+    gradients = []
+    weights = []
     with Join([ddp_model], **settings):
-        for x in numbers(place):
+        for x in brought(place):
             model.zero_grad()
             loss = ddp_model(x)
             loss.backward()
@@ -61,23 +70,32 @@ def train(place: Place, **settings) -> dict[str, object]:
     return {"gradients": gradients, "weights": weights, "end": model.w.item()}
 
 
-@record
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
-
-    whole, active = train(place), train(place, divide_by_initial_world_size=False)
-    count = collectives(lambda: train(place))
-    told = "nothing"
+def complaint(place: Place) -> str:
+    """What this rank's error says if Join must stop all as soon as one has no batch left."""
     try:
         train(place, throw_on_early_termination=True)
     except RuntimeError as error:
-        told = str(error)
-    mine = numbers(place).tolist()
-    print(f"rank {place.rank}: {len(mine)} steps, {count} collectives, weight in the end {whole['end']:.3f}\n", end="")
-    report("join", place, brought=mine, whole=whole, active=active, collectives=count, told=told)
+        return str(error)
+    return "nothing"
+
+
+@record
+def main() -> None:
+    place = here()
+    start(place)
+
+    # DDP divides the sum by the number of all ranks, or of those that still bring something.
+    whole = train(place)
+    active = train(place, divide_by_initial_world_size=False)
+    # The finished ranks go on answering: all take part in equally many collectives.
+    count = collectives(lambda: train(place))
+    message = complaint(place)
+
+    numbers = brought(place).tolist()
+    end = f"weight in the end {whole['end']:.3f}"
+    print(f"rank {place.rank}: {len(numbers)} steps, {count} collectives, {end}\n", end="")
+    runs = {"brought": numbers, "whole": whole, "active": active}
+    report("join", place, **runs, collectives=count, told=message)
     dist.destroy_process_group()
 
 

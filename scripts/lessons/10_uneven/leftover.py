@@ -1,4 +1,4 @@
-"""Two files, one longer: what is left over when the shorter one ends? Drop it, pad it, or train on under Join.
+"""Two files, one longer: what becomes of its last rows? Drop them, pad, or train on under Join.
 
 Run:  python leftover.py
       torchrun --standalone --nproc-per-node=2 leftover.py
@@ -7,7 +7,7 @@ Run:  python leftover.py
 import argparse
 from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import timedelta
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -16,48 +16,77 @@ from torch.distributed.algorithms.join import Join
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 BATCH = 32  # rows in a batch of one rank
-OLD, NEW = 192, 15  # rows of kinds 0, 1 and 2, in random order; and rows of kind 3, appended later
+OLD = 192  # rows of kinds 0, 1 and 2, in random order
+NEW = 15  # rows of kind 3, appended later
 CENTRES = torch.tensor([[-2.0, 0.0], [2.0, 0.0], [0.0, 3.0], [0.0, -3.0]])
-WAYS = {  # whether each epoch shuffles, and what is done about ranks that have fewer batches than others
-    "drop, in order": (False, dist.ReduceOp.MIN),
-    "drop, shuffled": (True, dist.ReduceOp.MIN),
-    "pad": (False, dist.ReduceOp.MAX),
-    "Join": (False, None),
+
+
+class Way(NamedTuple):
+    """What is done about ranks that have fewer batches than others.
+
+    All take the smallest or the largest number of batches (`agree`), or each takes its own (None).
+    """
+
+    agree: dist.ReduceOp | None
+    shuffle: bool = False  # in each epoch
+
+
+WAYS = {
+    "drop, in order": Way(dist.ReduceOp.MIN),
+    "drop, shuffled": Way(dist.ReduceOp.MIN, shuffle=True),
+    "pad": Way(dist.ReduceOp.MAX),
+    "Join": Way(None),
 }
+
+
+def row_kinds() -> Tensor:
+    """The kind of each row (OLD + NEW,)."""
+    old = torch.randint(3, (OLD,), generator=torch.Generator().manual_seed(0))
+    new = torch.full((NEW,), 3)
+    return torch.cat([old, new])
 
 
 def spots(kinds: Tensor, seed: int) -> Tensor:
     """Points (N, 2) around the centres of their kinds (N,)."""
-    return CENTRES[kinds] + 0.7 * torch.randn(len(kinds), 2, generator=torch.Generator().manual_seed(seed))
+    noise = torch.randn(len(kinds), 2, generator=torch.Generator().manual_seed(seed))
+    return CENTRES[kinds] + 0.7 * noise
 
 
 def agreed(batches: int, op: dist.ReduceOp, place: Place) -> int:
-    """The smallest or the largest number of batches that any rank has: the same answer on every rank."""
-    dist.all_reduce(number := torch.tensor(batches, device=place.device), op=op)
+    """The smallest or the largest number of batches of any rank: the same answer on every rank."""
+    number = torch.tensor(batches, device=place.device)
+    dist.all_reduce(number, op=op)
     return int(number)
 
 
-def epoch(rows: Tensor, shuffle: bool, op: dist.ReduceOp | None, place: Place) -> Iterator[Tensor]:
+def epoch(rows: Tensor, way: Way, place: Place) -> Iterator[Tensor]:
     """The batches of one epoch, as row numbers of this rank's file."""
-    batches = (rows[torch.randperm(len(rows))] if shuffle else rows).split(BATCH)
-    steps = len(batches) if op is None else agreed(len(batches), op, place)
+    if way.shuffle:
+        rows = rows[torch.randperm(len(rows))]
+    batches = rows.split(BATCH)
+    steps = len(batches)
+    if way.agree is not None:
+        steps = agreed(steps, way.agree, place)
     for step in range(steps):
         yield batches[step % len(batches)]  # a rank that has too few starts again
 
 
-def train(way: str, x: Tensor, y: Tensor, rows: Tensor, epochs: int, place: Place) -> tuple[nn.Module, Tensor]:
-    """A network that has learnt from all ranks' files, and how often this rank saw each row, (N,)."""
-    shuffle, op = WAYS[way]
+def train(
+    name: str, x: Tensor, y: Tensor, rows: Tensor, epochs: int, place: Place
+) -> tuple[nn.Module, Tensor]:
+    """A network that learnt from all ranks' files; how often this rank saw each row (N,)."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 4)).to(place.device)
-    ddp_model, seen = DistributedDataParallel(model), torch.zeros(len(y), device=place.device)
+    model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 4))
+    model = model.to(place.device)
+    ddp_model = DistributedDataParallel(model)
+    seen = torch.zeros(len(y), device=place.device)
     torch.manual_seed(place.rank)
     for _ in range(epochs):
-        with Join([ddp_model]) if way == "Join" else nullcontext():
-            for batch in epoch(rows, shuffle, op, place):
+        with Join([ddp_model]) if name == "Join" else nullcontext():
+            for batch in epoch(rows, WAYS[name], place):
                 model.zero_grad()
                 loss = nn.functional.cross_entropy(ddp_model(x[batch]), y[batch])
                 loss.backward()
@@ -72,27 +101,35 @@ def train(way: str, x: Tensor, y: Tensor, rows: Tensor, epochs: int, place: Plac
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
+    args = parser.parse_args()
+    place = here()
+    start(place)
 
-    y = torch.cat([torch.randint(3, (OLD,), generator=torch.Generator().manual_seed(0)), torch.full((NEW,), 3)])
-    cuts = torch.arange(1, place.world_size) * OLD // place.world_size  # the last rank's file is the longer one
-    rows = torch.arange(len(y)).tensor_split(cuts)[place.rank].to(place.device)
-    x, y = spots(y, seed=1).to(place.device), y.to(place.device)
-    test_y = torch.arange(4).repeat_interleave(50).to(place.device)
-    test_x = spots(test_y.cpu(), seed=2).to(place.device)
+    # All rows, and which of them stand in this rank's file: the last file is the longer one.
+    y = row_kinds()
+    cuts = torch.arange(1, place.world_size) * OLD // place.world_size
+    files = torch.arange(len(y)).tensor_split(cuts)
+    rows = files[place.rank].to(place.device)
+    x = spots(y, seed=1).to(place.device)
+    y = y.to(place.device)
 
-    found = {}
-    for way in WAYS:
-        model, seen = train(way, x, y, rows, args.epochs, place)
+    # A test of 50 points of each kind, the same on every rank.
+    test_y = torch.arange(4).repeat_interleave(50)
+    test_x = spots(test_y, seed=2).to(place.device)
+    test_y = test_y.to(place.device)
+
+    runs = {}
+    for name in WAYS:
+        model, seen = train(name, x, y, rows, args.epochs, place)
         dist.all_reduce(seen)
-        said = model(test_x).argmax(1)
-        right = (said == test_y).view(4, 50).float().mean(1).tolist()
-        found[way] = {"seen": seen.int().tolist(), "said": said.tolist(), "right": right}
+        answers = model(test_x).argmax(1)
+        correct = (answers == test_y).view(4, 50)
+        right = correct.float().mean(1).tolist()
+        runs[name] = {"seen": seen.int().tolist(), "said": answers.tolist(), "right": right}
         if place.rank == 0:
-            print(f"{way:16} right in the test, kind by kind: {' '.join(f'{part:4.0%}' for part in right)}")
-    report("leftover", place, files=cuts.tolist(), test=test_x.tolist(), ways=found)
+            shares = " ".join(f"{share:4.0%}" for share in right)
+            print(f"{name:16} right in the test, kind by kind: {shares}")
+    report("leftover", place, files=cuts.tolist(), test=test_x.tolist(), ways=runs)
     dist.destroy_process_group()
 
 

@@ -1,11 +1,8 @@
-"""What Join leaves behind: the optimizer's memory. Two epochs with momentum, on one optimizer a rank, and on shards.
+"""What Join leaves behind: the optimizer's memory. Two epochs with momentum, whole and in shards.
 
 Run:  python momentum.py
       torchrun --standalone --nproc-per-node=2 momentum.py
 """
-
-import argparse
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,25 +13,30 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 WAYS = ["SGD", "SGD, mended", "ZeRO", "ZeRO, mended"]
 
 
 class Twins(nn.Module):
-    """Weights that start alike and have the same gradient in every step: if they part, somebody made a mistake."""
+    """Weights that start alike and have the same gradient in every step: they should stay alike."""
 
     def __init__(self, count: int):
         super().__init__()
-        self.w = nn.ParameterList(nn.Parameter(torch.zeros((), dtype=torch.float64)) for _ in range(count))
+        zeros = [torch.zeros((), dtype=torch.float64) for _ in range(count)]
+        self.w = nn.ParameterList(nn.Parameter(zero) for zero in zeros)
 
     def forward(self, x: Tensor) -> Tensor:
         return sum((w - x).square() for w in self.w)
 
+    def values(self) -> list[float]:
+        return [w.item() for w in self.w]
+
 
 def keep(group: dist.ProcessGroup, bucket: dist.GradBucket) -> Future[Tensor]:
     """DDP's all-reduce; the average is then put into `.grad`, also on ranks that have finished."""
-    work = dist.all_reduce(bucket.buffer().div_(group.size()), group=group, async_op=True)
+    share = bucket.buffer().div_(group.size())
+    work = dist.all_reduce(share, group=group, async_op=True)
 
     def store(future: Future[list[Tensor]]) -> Tensor:
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
@@ -45,48 +47,57 @@ def keep(group: dist.ProcessGroup, bucket: dist.GradBucket) -> Future[Tensor]:
 
 
 def train(way: str, place: Place) -> dict[str, object]:
-    """Both epochs: all weights after each step of this rank, and when all had joined; how many its optimizer holds."""
+    """Both epochs of one way.
+
+    Returns all weights after each step of this rank, and at the end of each epoch, when all had
+    joined; and for how many weights this rank's optimizer holds the momentum.
+    """
     model = Twins(place.world_size).to(place.device)
     ddp_model = DistributedDataParallel(model)
     settings = {"lr": 0.05, "momentum": 0.9}
     if way.startswith("ZeRO"):
         optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, **settings)
-        own, joinables = optimizer.optim, [ddp_model, optimizer]
+        own = optimizer.optim
+        joinables = [ddp_model, optimizer]
     else:
-        own = optimizer = torch.optim.SGD(model.parameters(), **settings)
+        optimizer = torch.optim.SGD(model.parameters(), **settings)
+        own = optimizer
         joinables = [ddp_model]
     if way == "ZeRO, mended":
         ddp_model.register_comm_hook(dist.group.WORLD, keep)
 
-    trace, ends = [], []
+    batches = 3 * (place.rank + 1)  # rank 0 has three batches, rank 1 six
+    numbers = torch.arange(1, batches + 1, dtype=torch.float64, device=place.device)
+    trace = []
+    ends = []
     for _ in range(2):
         with Join(joinables):
-            for number in range(1, 3 * place.rank + 4):  # rank 0 has three batches, rank 1 six
+            for number in numbers:
                 optimizer.zero_grad()
-                loss = ddp_model(torch.tensor(float(number), dtype=torch.float64, device=place.device))
+                loss = ddp_model(number)
                 loss.backward()
                 optimizer.step()
-                trace.append([w.item() for w in model.w])
+                trace.append(model.values())
         if way == "SGD, mended":
+            last = place.world_size - 1  # the rank with the most batches
             for state in optimizer.state.values():
-                dist.broadcast(state["momentum_buffer"], src=place.world_size - 1)  # the rank with the most batches
-        ends.append([w.item() for w in model.w])
+                dist.broadcast(state["momentum_buffer"], src=last)
+        ends.append(model.values())
     return {"trace": trace, "ends": ends, "held": len(own.state)}
 
 
 @record
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
+    place = here()
+    start(place)
 
-    found = {way: train(way, place) for way in WAYS}
+    runs = {way: train(way, place) for way in WAYS}
     if place.rank == 0:
-        for way, run in found.items():
+        for way, run in runs.items():
             ends = ", ".join(f"{weight:.4f}" for weight in run["ends"][-1])
-            print(f"{way:13} weights in the end: {ends}; rank 0 keeps the momentum of {run['held']}")
-    report("momentum", place, ways=found)
+            held = f"rank 0 keeps the momentum of {run['held']}"
+            print(f"{way:13} weights in the end: {ends}; {held}")
+    report("momentum", place, ways=runs)
     dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""One sample too many: one rank has a batch more than the others. Meant to fail, after some seconds of silence.
+"""One sample too many: one rank has a batch more than the others. Meant to fail, after a silence.
 
 Run:  torchrun --standalone --nproc-per-node=2 uneven.py
 """
@@ -20,24 +20,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=10, help="samples in a batch of one rank")
     parser.add_argument("--samples", type=int, default=101, help="of all ranks together")
-    parser.add_argument("--limit", type=float, default=6, help="seconds that a rank waits in a collective")
-    args, place = parser.parse_args(), here()
+    parser.add_argument("--limit", type=float, default=6, help="seconds to wait in a collective")
+    args = parser.parse_args()
+    place = here()
     # gloo on the CPU everywhere: so the message reads the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    group = dist.new_group(timeout=timedelta(seconds=args.limit))  # all have come: from here on, little patience
+    # All ranks have come. From here on, little patience.
+    group = dist.new_group(timeout=timedelta(seconds=args.limit))
 
+    # Every rank takes its share, and cuts it into batches.
     torch.manual_seed(0)
     x = torch.randn(args.samples, 4)
-    mine = x[place.rank :: place.world_size].split(args.batch_size)
-    print(f"rank {place.rank}: {sum(map(len, mine))} samples, {len(mine)} batches\n", end="")
-    ddp_model = DistributedDataParallel(torch.nn.Linear(4, 1), process_group=group)
-    for batch in mine:
-        ddp_model(batch).square().mean().backward()  # `step` is left out: the ranks meet here, and only here
+    share = x[place.rank :: place.world_size]
+    batches = share.split(args.batch_size)
+    print(f"rank {place.rank}: {len(share)} samples, {len(batches)} batches\n", end="")
 
+    ddp_model = DistributedDataParallel(torch.nn.Linear(4, 1), process_group=group)
+    for batch in batches:
+        loss = ddp_model(batch).square().mean()
+        loss.backward()  # `step` is left out: the ranks meet here, and only here
     print(f"rank {place.rank}: all my batches are done\n", end="")
+
+    # It goes on with work of its own, as a program does that writes a checkpoint.
     if place.rank > 0:
-        time.sleep(3 * args.limit)  # goes on with work of its own, as a program does that writes a checkpoint
-    report("uneven", place, batches=len(mine))
+        time.sleep(3 * args.limit)
+    report("uneven", place, batches=len(batches))
     dist.destroy_process_group()
 
 

@@ -1,6 +1,6 @@
 """Write a file so that its name never stands for half of it.
 
-Run:  python atomic.py NAME OLD NEW             # copies OLD and NEW to NAME in turn, until somebody kills it
+Run:  python atomic.py NAME OLD NEW             # copies OLD and NEW to NAME in turn, until killed
       python atomic.py NAME OLD NEW --in-place  # the same, written straight into NAME
 """
 
@@ -15,13 +15,18 @@ from typing import BinaryIO
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into. It takes the name `path` when the block ends well; until then what was there stays."""
-    part = path.with_name(f"{path.name}.part")  # in the same folder: between two disks a rename would be a copy
+    """A file to write into. It takes the name `path` when the block ends well.
+
+    Until then, and after an error, `path` is as it was.
+    """
+    # In the same folder: between two disks a rename would be a copy.
+    part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
             yield file
             file.flush()  # out of Python's buffer, into the operating system's
-            os.fsync(file.fileno())  # and out of that onto the disk, before the name says that all is there
+            # And out of that onto the disk, before the name says that all is there.
+            os.fsync(file.fileno())
         part.replace(path)  # one operation: whoever opens `path` finds the old file or the new one
     except BaseException:
         part.unlink(missing_ok=True)  # as when the disk is full
@@ -33,23 +38,34 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.close(folder)
 
 
+def in_place(path: Path) -> BinaryIO:
+    """The file itself to write into, emptied first, as `torch.save(state, path)` does it."""
+    return path.open("wb")
+
+
 def copy(source: bytes, file: BinaryIO, chunk: int = 2**20) -> None:
+    """Write in pieces of 1 MiB, as a large state is written."""
     for start in range(0, len(source), chunk):
         file.write(source[start : start + chunk])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("name", "old", "new"):
-        parser.add_argument(name, type=Path)
+    parser.add_argument("name", type=Path, help="the file that is saved again and again")
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
     parser.add_argument("--in-place", action="store_true")
     args = parser.parse_args()
-    old, new = args.old.read_bytes(), args.new.read_bytes()
+    old = args.old.read_bytes()
+    new = args.new.read_bytes()
+
+    # Before the first kill there is an old state, whole.
     with replacing(args.name) as file:
         copy(old, file)
     print("saving", flush=True)  # from here on a kill may come at any moment
+    way = in_place if args.in_place else replacing
     for version in cycle([new, old]):
-        with args.name.open("wb") if args.in_place else replacing(args.name) as file:
+        with way(args.name) as file:
             copy(version, file)
 
 

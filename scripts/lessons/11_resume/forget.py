@@ -5,55 +5,73 @@ Run:  python forget.py                                              # one proces
 """
 
 import argparse
-from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from checkpoint import load, place_of, save
-from devices import here, report
+from checkpoint import load, path_of, save
+from devices import Place, here, report, start
 from learner import Training
 
-STOP, AFTER = 28, 12  # steps before the stop, eight of them in the second epoch, and steps after it
-PARTS = ["nothing", "model", "optimizer", "scheduler", "epoch", "step", "random numbers", "rank 1's random numbers"]
+STOP = 28  # steps before the stop, eight of them in the second epoch
+AFTER = 12  # steps after it
+# What is forgotten → the names in the state that stay as in a new process.
+PARTS = {
+    "nothing": [],
+    "model": ["model"],
+    "optimizer": ["optimizer"],
+    "scheduler": ["scheduler"],
+    "epoch": ["epoch"],
+    "step": ["step"],
+    "random numbers": ["random"],
+    "rank 1's random numbers": [],  # only rank 0's were saved, and all take those
+}
+
+
+def resumed(part: str, place: Place, epochs: int, folder: Path) -> list[float]:
+    """The losses of all steps when the training goes on from the file, and forgets one part."""
+    training = Training(place, epochs)  # as new as in a new process
+    fresh = training.state()
+    state = load(path_of(folder, STOP, place.rank, place.world_size), place.device)
+    for name in PARTS[part]:
+        state[name] = fresh[name]
+    if part == "rank 1's random numbers":
+        state["random"] = load(path_of(folder, STOP, 0, place.world_size))["random"]
+    training.restore(state)
+    for done in training.steps():
+        if done == STOP + AFTER:
+            break
+    return training.losses
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--timeout", type=float, default=60)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=args.timeout))
+    args = parser.parse_args()
+    place = here()
+    start(place)
     folder = Path("forget")
     folder.mkdir(exist_ok=True)
-    own, first = (place_of(folder, STOP, rank, place.world_size) for rank in (place.rank, 0))
 
+    # The training that is never stopped, and leaves a file on its way.
     whole = Training(place, args.epochs)
     for done in whole.steps():
         if done == STOP:
-            save(whole.state(), own)
-    dist.all_reduce(torch.zeros(1, device=place.device))  # rank 0's file is there before another rank reads it
+            save(whole.state(), path_of(folder, STOP, place.rank, place.world_size))
+    # Rank 0's file is there before another rank reads it.
+    dist.all_reduce(torch.zeros(1, device=place.device))
 
     curves = {}
     for part in PARTS:
-        training = Training(place, args.epochs)  # as new as in a new process
-        fresh, state = training.state(), load(own, place.device)
-        if part == "rank 1's random numbers":
-            state["random"] = load(first)["random"]  # only rank 0's were saved, and all take those
-        elif part != "nothing":
-            name = {"random numbers": "random"}.get(part, part)
-            state[name] = fresh[name]
-        training.restore(state)
-        for done in training.steps():
-            if done == STOP + AFTER:
-                break
-        curves[part] = training.losses
-        gap = max(abs(a - b) for a, b in zip(training.losses, whole.losses, strict=False))
+        losses = resumed(part, place, args.epochs, folder)
+        gap = max(abs(a - b) for a, b in zip(losses, whole.losses, strict=False))
+        outcome = f"losses differ by {gap:.1e}" if gap else "same bits"
         if place.rank == 0:
-            print(f"forgot {part + ':':25} losses differ by {gap:.1e}" if gap else f"forgot {part + ':':25} same bits")
+            print(f"forgot {part + ':':25} {outcome}")
+        curves[part] = losses
     report("forget", place, losses=whole.losses, curves=curves, stop=STOP)
     dist.destroy_process_group()
 

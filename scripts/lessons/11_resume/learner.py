@@ -1,6 +1,6 @@
-"""A small training that can be stopped after any step and taken up again: a network on made-up pictures.
+"""A small training that can be stopped after any step and taken up again.
 
-Its users call `dist.init_process_group` first.
+A network learns from made-up pictures. Its users call `start(place)` first.
 """
 
 import os
@@ -9,69 +9,102 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from devices import Place
 
-PICTURES, BATCH = 640, 32  # 20 steps an epoch, however many ranks share a batch of 32
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may add in another order from run to run
+PICTURES = 640
+BATCH = 32  # 20 steps an epoch, however many ranks share a batch
+# Without this cuBLAS may add in another order from run to run.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def pictures() -> TensorDataset:
-    """640 noisy pictures (1, 8, 8) of ten made-up things, the same on every rank, and their labels."""
-    draw = torch.Generator().manual_seed(0)
-    things = torch.randn(10, 1, 8, 8, generator=draw)
-    y = torch.randint(10, (PICTURES,), generator=draw)
-    return TensorDataset(things[y] + 1.5 * torch.randn(PICTURES, 1, 8, 8, generator=draw), y)
+    """640 noisy pictures (1, 8, 8) of ten made-up things, alike on every rank, and their labels."""
+    generator = torch.Generator().manual_seed(0)
+    things = torch.randn(10, 1, 8, 8, generator=generator)
+    y = torch.randint(10, (PICTURES,), generator=generator)
+    noise = torch.randn(PICTURES, 1, 8, 8, generator=generator)
+    return TensorDataset(things[y] + 1.5 * noise, y)
 
 
 def network() -> nn.Sequential:
     """(N, 1, 8, 8) → ten scores each. BatchNorm and dropout, since both make resuming harder."""
-    first = [nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.BatchNorm2d(16), nn.ReLU()]
-    return nn.Sequential(*first, nn.Conv2d(16, 32, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(128, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, stride=2, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(128, 10),
+    )
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
     """Where this rank's random numbers stand: on the CPU, and on its GPU if it has one."""
-    gpu = {"gpu": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
-    return {"cpu": torch.get_rng_state()} | gpu
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["gpu"] = torch.cuda.get_rng_state(device)
+    return state
 
 
 def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
+    """Draw the numbers next that would have come next when `random_state` was called."""
     torch.set_rng_state(state["cpu"].cpu())  # a random state is bytes in main memory, also a GPU's
     if "gpu" in state and device.type == "cuda":
         torch.cuda.set_rng_state(state["gpu"].cpu(), device)
 
 
 class Training:
-    """Everything that a step reads or changes; `state` and `restore` are its way into a file and back."""
+    """All that a step reads or changes; `state` and `restore` are its way into a file and back."""
 
     def __init__(self, place: Place, epochs: int = 3, seed: int = 0):
         if BATCH % place.world_size:
             raise ValueError(f"{place.world_size} ranks cannot share a batch of {BATCH} equally")
         torch.use_deterministic_algorithms(True)
-        self.place, self.epochs, self.pictures = place, epochs, pictures()
+        self.place = place
+        self.epochs = epochs
+        self.pictures = pictures()
+
         torch.manual_seed(seed)
         self.model = network().to(place.device)
         self.ddp_model = DistributedDataParallel(self.model)
-        torch.manual_seed(seed + place.rank)  # from here on, every rank draws random numbers of its own
+        # From here on, every rank draws random numbers of its own.
+        torch.manual_seed(seed + place.rank)
+
         self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
-        self.total = epochs * PICTURES // BATCH
-        schedule = torch.optim.lr_scheduler.OneCycleLR
-        self.scheduler = schedule(self.optimizer, 0.1, total_steps=self.total, anneal_strategy="linear")
+        self.total = epochs * PICTURES // BATCH  # steps
+        self.scheduler = OneCycleLR(
+            self.optimizer, 0.1, total_steps=self.total, anneal_strategy="linear"
+        )
         self.sampler = DistributedSampler(self.pictures, shuffle=True, seed=seed)
-        self.epoch, self.step, self.losses = 0, 0, []  # step: how many this epoch has had
+        self.epoch = 0
+        self.step = 0  # how many this epoch has had
+        self.losses: list[float] = []  # one of every step so far
 
     def state(self) -> dict:
-        parts = {"model": self.model, "optimizer": self.optimizer, "scheduler": self.scheduler}
-        position = {"epoch": self.epoch, "step": self.step, "random": random_state(self.place.device)}
-        return {name: part.state_dict() for name, part in parts.items()} | position | {"losses": list(self.losses)}
+        """Everything that `restore` needs, as tensors, numbers, texts, lists and dicts."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "epoch": self.epoch,
+            "step": self.step,
+            "random": random_state(self.place.device),
+            "losses": list(self.losses),
+        }
 
     def restore(self, state: dict, random: bool = True) -> None:
-        """Go on from a state. `random=False`: draw new random numbers, as when other ranks have written it."""
-        for name in ("model", "optimizer", "scheduler"):
-            getattr(self, name).load_state_dict(state[name])
-        self.epoch, self.step, self.losses = state["epoch"], state["step"], list(state["losses"])
+        """Go on from a state. `random=False`: draw new numbers, when other ranks have saved it."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.epoch = state["epoch"]
+        self.step = state["step"]
+        self.losses = list(state["losses"])
         if random:
             set_random_state(state["random"], self.place.device)
 
@@ -79,10 +112,12 @@ class Training:
         """Train to the end; after each step, yield how many have been made in all."""
         share = BATCH // self.place.world_size
         while self.epoch < self.epochs and len(self.losses) < self.total:
+            # What this epoch has seen already is not seen twice.
             self.sampler.set_epoch(self.epoch)
-            rest = list(self.sampler)[self.step * share :]  # what this epoch has seen already is not seen twice
-            # With a generator of its own, starting a loader draws no number from the one that dropout uses.
-            for x, y in DataLoader(self.pictures, share, sampler=rest, generator=torch.Generator()):
+            rest = list(self.sampler)[self.step * share :]
+            # With a generator of its own, starting a loader draws no number from dropout's.
+            own = torch.Generator()
+            for x, y in DataLoader(self.pictures, share, sampler=rest, generator=own):
                 self.optimizer.zero_grad()
                 output = self.ddp_model(x.to(self.place.device))
                 loss = nn.functional.cross_entropy(output, y.to(self.place.device))
@@ -92,4 +127,5 @@ class Training:
                 self.step += 1
                 self.losses.append(loss.item())
                 yield len(self.losses)
-            self.epoch, self.step = self.epoch + 1, 0
+            self.epoch += 1
+            self.step = 0

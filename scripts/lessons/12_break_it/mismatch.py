@@ -1,4 +1,6 @@
-"""Ranks that call different collectives, or the same one with different tensors. What is said, and what is computed?
+"""Ranks that call different collectives, or the same one with different tensors.
+
+What is said, and what is computed?
 
 Run:  torchrun --standalone --nproc-per-node=2 mismatch.py
       torchrun --standalone --nproc-per-node=2 mismatch.py --debug DETAIL
@@ -7,21 +9,23 @@ Run:  torchrun --standalone --nproc-per-node=2 mismatch.py
 import argparse
 import os
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import Place, here, report
 
 
 def collectives(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
     """Rank 0 adds over all ranks, the others take a copy of rank 1's tensor."""
+    x = torch.ones(4)
     if rank == 0:
-        dist.all_reduce(x := torch.ones(4), group=group)
+        dist.all_reduce(x, group=group)
     else:
-        dist.broadcast(x := torch.ones(4), src=1, group=group)
+        dist.broadcast(x, src=1, group=group)
     return x
 
 
@@ -34,9 +38,11 @@ def missing(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
 
 
 def order(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
-    """A loss (1 on each rank) and an accuracy (100 on each rank) are added, but not in the same order everywhere."""
-    loss, accuracy = torch.tensor([1.0]), torch.tensor([100.0])
-    for number in [loss, accuracy] if rank == 0 else [accuracy, loss]:
+    """A loss (1 on each rank) and an accuracy (100 on each) are added, in different orders."""
+    loss = torch.tensor([1.0])
+    accuracy = torch.tensor([100.0])
+    numbers = [loss, accuracy] if rank == 0 else [accuracy, loss]
+    for number in numbers:
         dist.all_reduce(number, group=group)
     return torch.cat([loss, accuracy])
 
@@ -50,30 +56,42 @@ def dtypes(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
 
 def shapes(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
     """Each rank brings one number more than the rank before it."""
-    dist.all_reduce(x := torch.ones(4 + rank), group=group)
+    x = torch.ones(4 + rank)
+    dist.all_reduce(x, group=group)
     return x
+
+
+def meeting(case: Callable, place: Place, limit: float) -> dict:
+    """What a case says or gives on this rank, and after how many seconds."""
+    group = dist.new_group(timeout=timedelta(seconds=limit))
+    message = ""
+    values = []
+    begun = time.monotonic()
+    try:
+        values = case(place.rank, group).tolist()
+    except RuntimeError as error:
+        message = str(error)
+    return {"said": message, "values": values, "seconds": time.monotonic() - begun}
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--limit", type=float, default=2, help="seconds that a rank waits in a collective")
+    parser.add_argument("--limit", type=float, default=2, help="seconds to wait in a collective")
     parser.add_argument("--debug", choices=["OFF", "INFO", "DETAIL"], default="OFF")
-    args, place = parser.parse_args(), here()
-    os.environ["TORCH_DISTRIBUTED_DEBUG"] = args.debug  # as set in the shell, before anything is set up
+    args = parser.parse_args()
+    place = here()
+    # As set in the shell, before anything is set up.
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = args.debug
     dist.set_debug_level_from_env()
+    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 
-    told = {}
+    outcomes = {}
     for case in (missing, collectives, order, dtypes, shapes):
-        group = dist.new_group(timeout=timedelta(seconds=args.limit))
-        said, values, start = "", [], time.monotonic()
-        try:
-            values = case(place.rank, group).tolist()
-        except RuntimeError as error:
-            said = str(error)
-        told[case.__name__] = {"said": said, "values": values, "seconds": time.monotonic() - start}
-        report("mismatch", place, debug=args.debug, told=told)  # each time: the last case may end the process
+        outcomes[case.__name__] = meeting(case, place, args.limit)
+        # Each time, since the last case may end the process.
+        report("mismatch", place, debug=args.debug, told=outcomes)
         if case != shapes:
             dist.barrier()
     dist.destroy_process_group()

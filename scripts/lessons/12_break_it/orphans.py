@@ -1,6 +1,6 @@
 """Ranks whose torchrun is killed: they train on, and nobody watches. Meant to fail.
 
-Run:  torchrun --standalone --nproc-per-node=2 orphans.py       # they end by themselves after a while
+Run:  torchrun --standalone --nproc-per-node=2 orphans.py      # they end after a while
 """
 
 import argparse
@@ -19,13 +19,18 @@ from devices import here, report
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=60, help="that the ranks train on, all alone")
-    args, place = parser.parse_args(), here()
+    parser.add_argument("--seconds", type=float, default=60, help="that the ranks train on, alone")
+    args = parser.parse_args()
+    place = here()
+    # gloo on the CPU everywhere: orphans of this lesson hold no GPU.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     torchrun = os.getppid()
     dist.barrier()
-    print(f"rank {place.rank} is process {os.getpid()}, started by {torchrun}\n", end="", flush=True)
+    print(
+        f"rank {place.rank} is process {os.getpid()}, started by {torchrun}\n", end="", flush=True
+    )
     dist.barrier()
+
     if place.rank == 0:
         os.kill(torchrun, signal.SIGKILL)  # as the system does when memory runs out
     for _ in range(round(10 * args.seconds)):

@@ -15,60 +15,83 @@ from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report
 
+BAD_STEP = 12
+
 
 def pairs(step: int, place: Place) -> tuple[Tensor, Tensor]:
     """Sixteen pairs of points with four coordinates, different on each rank and in each step."""
     generator = torch.Generator().manual_seed(1000 * step + place.rank)
     a, b = torch.randn(2, 16, 4, generator=generator)
-    if step == 12 and place.rank == min(1, place.world_size - 1):
+    if step == BAD_STEP and place.rank == min(1, place.world_size - 1):
         b[5] = a[5]  # a duplicate row in somebody's data
     return a, b
 
 
 def spread(model: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     """The loss: points of a pair shall come to lie at a distance of one."""
-    distance = (model(a) - model(b)).square().sum(1).sqrt()
+    difference = model(a) - model(b)
+    distance = difference.square().sum(1).sqrt()
     return (distance - 1).square().mean()
 
 
+def average(finite: list[bool], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """A communication hook: average a bucket over all ranks, and note whether it was finite."""
+    gradient = bucket.buffer()
+    # The last moment at which the gradient is this rank's own.
+    finite.append(gradient.isfinite().all().item())
+    gradient.div_(dist.get_world_size())
+    summed = dist.all_reduce(gradient, async_op=True).get_future()
+    return summed.then(lambda future: future.value()[0])
+
+
+def first_at_fault(finite: bool, place: Place) -> int | None:
+    """The lowest-numbered rank whose gradient is not finite; None if there is none.
+
+    One all-reduce of one number. Every rank has the same answer.
+    """
+    fault = torch.tensor(place.world_size if finite else place.rank)
+    dist.all_reduce(fault, op=dist.ReduceOp.MIN)
+    return fault.item() if fault < place.world_size else None
+
+
 def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
-    """Per step: this rank's loss, whether its own gradient and its weights are finite, and who was found at fault."""
+    """Each step's loss on this rank, and the rank that was found at fault, if `guarded` looks.
+
+    And whether this rank's own gradient and its weights are finite.
+    """
     torch.manual_seed(0)
-    ddp_model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2)))
-    own = []
-
-    def hook(_: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-        own.append(bucket.buffer().isfinite().all().item())  # the last moment at which it is this rank's own
-        gradient = bucket.buffer().div_(place.world_size)
-        return dist.all_reduce(gradient, async_op=True).get_future().then(lambda future: future.value()[0])
-
-    ddp_model.register_comm_hook(None, hook)
+    network = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+    ddp_model = DistributedDataParallel(network)
+    finite: list[bool] = []  # for each bucket of a step
+    ddp_model.register_comm_hook(finite, average)
     optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.05)
-    found = {"loss": [], "own": [], "weights": [], "fault": []}
+
+    trace = {"loss": [], "own": [], "weights": [], "fault": []}
     for step in range(steps):
-        own.clear()
+        finite.clear()
         optimizer.zero_grad()
-        loss = spread(ddp_model, *pairs(step, place))
+        a, b = pairs(step, place)
+        loss = spread(ddp_model, a, b)
         loss.backward()
-        fault = torch.tensor(place.world_size if all(own) else place.rank)
-        if guarded:
-            dist.all_reduce(fault, op=dist.ReduceOp.MIN)  # one number: the first rank at fault, or none
-        if not guarded or fault == place.world_size:
+        fault = first_at_fault(all(finite), place) if guarded else None
+        if fault is None:
             optimizer.step()
-        found["loss"].append(loss.item())
-        found["own"].append(all(own))
-        found["weights"].append(all(p.isfinite().all().item() for p in ddp_model.parameters()))
-        found["fault"].append(fault.item() if guarded and fault < place.world_size else None)
-    return found
+        weights = nn.utils.parameters_to_vector(ddp_model.parameters())
+        trace["loss"].append(loss.item())
+        trace["own"].append(all(finite))
+        trace["weights"].append(weights.isfinite().all().item())
+        trace["fault"].append(fault)
+    return trace
 
 
 def anomaly(place: Place) -> dict[str, str]:
-    """The same batch with anomaly detection: the error, and the line of the forward pass that it accuses."""
+    """The bad batch with anomaly detection: the error, and the line of the forward it accuses."""
     model = nn.Linear(4, 2)
-    with warnings.catch_warnings(record=True) as caught, torch.autograd.detect_anomaly(check_nan=True):
+    a, b = pairs(BAD_STEP, place)
+    with warnings.catch_warnings(record=True) as caught, torch.autograd.detect_anomaly():
         warnings.simplefilter("always")
         try:
-            spread(model, *pairs(12, place)).backward()
+            spread(model, a, b).backward()
         except RuntimeError as error:
             return {"said": str(error), "line": str(caught[-1].message)}
     return {"said": "", "line": ""}
@@ -78,11 +101,15 @@ def anomaly(place: Place) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=30)
-    args, place = parser.parse_args(), here()
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))  # a small network: the CPU will do
-    runs = {"unguarded": train(place, args.steps, False), "guarded": train(place, args.steps, True)}
-    ends = {name: run["loss"][-1] for name, run in runs.items()}
-    print(f"rank {place.rank}: last loss {ends['unguarded']:.3f}, with the check {ends['guarded']:.3f}\n", end="")
+    args = parser.parse_args()
+    place = here()
+    # gloo everywhere: the network is small, and the CPU will do.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    unguarded = train(place, args.steps, guarded=False)
+    guarded = train(place, args.steps, guarded=True)
+    runs = {"unguarded": unguarded, "guarded": guarded}
+    losses = f"last loss {unguarded['loss'][-1]:.3f}, with the check {guarded['loss'][-1]:.3f}"
+    print(f"rank {place.rank}: {losses}\n", end="")
     report("poison", place, runs=runs, anomaly=anomaly(place))
     dist.destroy_process_group()
 

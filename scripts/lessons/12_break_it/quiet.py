@@ -1,4 +1,4 @@
-"""Five faults that say nothing. Each is committed beside its remedy, and what comes of it is counted.
+"""Five faults that say nothing. Each is committed beside its remedy, and its harm is counted.
 
 Run:  torchrun --standalone --nproc-per-node=2 quiet.py
 """
@@ -21,31 +21,41 @@ from devices import Place, here, report
 
 def everyone(mine: object) -> list:
     """What each rank holds, in the order of the ranks."""
-    dist.all_gather_object(found := [None] * dist.get_world_size(), mine)
-    return found
+    of_ranks = [None] * dist.get_world_size()
+    dist.all_gather_object(of_ranks, mine)
+    return of_ranks
 
 
-def seeds(place: Place) -> dict:
-    """Each rank seeds with its own number: the weights under DDP, a split made by the rank, a sampler's shares."""
-    torch.manual_seed(place.rank)
+def weights(seed: int) -> dict[str, list[float]]:
+    """The sum of the weights on each rank that seeds with `seed`, before DDP and in it."""
+    torch.manual_seed(seed)
     model = nn.Linear(8, 1)
-    found = {"before DDP": everyone(model.weight.sum().item())}
+    before = everyone(model.weight.sum().item())
     DistributedDataParallel(model)
-    found["in DDP"] = everyone(model.weight.sum().item())
-    for kind, seed in {"own seed": place.rank, "one seed": 0}.items():
-        train, test = random_split(range(100), [80, 20], torch.Generator().manual_seed(seed))
-        trained = set().union(*everyone(list(train)))
-        shared = everyone(list(DistributedSampler(range(100), shuffle=True, seed=seed)))
-        found[kind] = {
-            "tested on training data": len(trained & set().union(*everyone(list(test)))),
-            "never seen in an epoch": 100 - len(set().union(*shared)),
-        }
-    return found
+    return {"before DDP": before, "in DDP": everyone(model.weight.sum().item())}
+
+
+def shares(seed: int) -> dict[str, int]:
+    """Of 100 pictures, what goes wrong in a split made by each rank, and in a sampler's shares."""
+    generator = torch.Generator().manual_seed(seed)
+    train, test = random_split(range(100), [80, 20], generator)
+    trained = set().union(*everyone(list(train)))
+    tested = set().union(*everyone(list(test)))
+    sampler = DistributedSampler(range(100), shuffle=True, seed=seed)
+    seen = set().union(*everyone(list(sampler)))
+    return {
+        "tested on training data": len(trained & tested),
+        "never seen in an epoch": 100 - len(seen),
+    }
 
 
 def epochs(told: bool) -> list[list[int]]:
-    """The orders in which this rank sees eight samples in three epochs, of which its sampler is told or not."""
-    sampler, orders = DistributedSampler(range(16), shuffle=True), []
+    """The orders in which this rank sees eight samples in three epochs.
+
+    Its sampler is told of each epoch, or not.
+    """
+    sampler = DistributedSampler(range(16), shuffle=True)
+    orders = []
     for epoch in range(3):
         if told:
             sampler.set_epoch(epoch)
@@ -53,25 +63,37 @@ def epochs(told: bool) -> list[list[int]]:
     return orders
 
 
+def owner(path: Path) -> str:
+    """The rank that saved a file; or that it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # compares the checksums, which torch.load does not
+        if damaged:
+            return "damaged"
+        return f"rank {torch.load(path, weights_only=True)['rank']}"
+    except Exception:  # no zip file any more
+        return "damaged"
+
+
 def saves(place: Place, way: str, times: int) -> list[str]:
-    """All ranks save to one name at once, or rank 0 alone. Whose file is it then, or is it damaged?"""
-    state, path, found = {"rank": place.rank, "numbers": torch.ones((place.rank + 1) * 2**20)}, Path("saved.pt"), []
+    """All ranks save to one name at once, or rank 0 alone. Whose file is it then?"""
+    state = {"rank": place.rank, "numbers": torch.ones((place.rank + 1) * 2**20)}
+    path = Path("saved.pt")
+    owners = []
     for _ in range(times):
         dist.barrier()
         if way == "all at once" or place.rank == 0:
             torch.save(state, path)
         dist.barrier()
-        try:
-            with zipfile.ZipFile(path) as archive:
-                damaged = archive.testzip()  # it compares the checksums, which torch.load does not (lesson 11)
-            found.append("damaged" if damaged else f"rank {torch.load(path, weights_only=True)['rank']}")
-        except Exception:  # no zip file any more
-            found.append("damaged")
-    return found
+        owners.append(owner(path))
+    return owners
 
 
 def edited(way: str) -> float:
-    """The gradient of w² at w = 3, where `.data`, at which autograd does not look, is changed before backward."""
+    """The gradient of w² at w = 3, where `.data` is changed before backward, if the way is "yes".
+
+    Autograd does not look at `.data`.
+    """
     w = torch.tensor(3.0, requires_grad=True)
     loss = w * w
     if way == "yes":
@@ -84,15 +106,22 @@ def edited(way: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=10, help="that all ranks save at once")
-    times = parser.parse_args().times
-    early = dist.get_rank() if dist.is_initialized() else 0  # a common line, and nothing is initialized yet
+    args = parser.parse_args()
+    # A common line, and nothing is initialized yet.
+    early = dist.get_rank() if dist.is_initialized() else 0
     place = here()
+    # gloo everywhere: these faults are the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     guard = {"before init": early, "after init": dist.get_rank(), "RANK": int(os.environ["RANK"])}
-    told = {"guard": everyone(guard), "seeds": seeds(place), "edit": {way: edited(way) for way in ("no", "yes")}}
-    told["epochs"] = {"forgotten": epochs(False), "set_epoch": epochs(True)}
-    told["saves"] = {way: saves(place, way, times) for way in ("all at once", "rank 0 alone")}
-    report("quiet", place, told=told)
+    harm = {"guard": everyone(guard), "seeds": weights(place.rank)}
+    harm["seeds"]["own seed"] = shares(place.rank)
+    harm["seeds"]["one seed"] = shares(0)
+    harm["edit"] = {way: edited(way) for way in ("no", "yes")}
+    harm["epochs"] = {"forgotten": epochs(told=False), "set_epoch": epochs(told=True)}
+    harm["saves"] = {}
+    for way in ("all at once", "rank 0 alone"):
+        harm["saves"][way] = saves(place, way, args.times)
+    report("quiet", place, told=harm)
     dist.destroy_process_group()
 
 

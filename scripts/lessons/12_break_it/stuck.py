@@ -1,4 +1,6 @@
-"""An accuracy that rank 0 alone averages, while the others wait at a barrier. Meant to fail, after seconds of silence.
+"""An accuracy that rank 0 alone averages, while the others wait at a barrier.
+
+Meant to fail, after seconds of silence.
 
 Run:  torchrun --standalone --nproc-per-node=2 stuck.py
 """
@@ -18,20 +20,23 @@ from devices import here, report
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--limit", type=float, default=5, help="seconds that a rank waits in a collective")
-    args, place = parser.parse_args(), here()
+    parser.add_argument("--limit", type=float, default=5, help="seconds to wait in a collective")
+    args = parser.parse_args()
+    place = here()
     # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    group = dist.new_group(timeout=timedelta(seconds=args.limit))  # all have come: from here on, little patience
+    # All have come: from here on, little patience.
+    group = dist.new_group(timeout=timedelta(seconds=args.limit))
+    # Where does this rank stand when the others begin to wonder?
     stacks = Path(f"stuck.rank{place.rank}.txt").open("w")  # noqa: SIM115
-    faulthandler.dump_traceback_later(0.6 * args.limit, file=stacks)  # where does this rank stand by then?
+    faulthandler.dump_traceback_later(0.6 * args.limit, file=stacks)
 
     for _ in range(3):  # stands for the training
         dist.all_reduce(torch.ones(1), group=group)
-    right, count = sums = torch.tensor([7.0, 10.0])  # of this rank
+    sums = torch.tensor([7.0, 10.0])  # right answers and pictures of this rank
     if place.rank == 0:
-        dist.all_reduce(sums, group=group)  # over all ranks, but called by rank 0 alone: the mistake
-        print(f"accuracy {right / count:.0%}")
+        dist.all_reduce(sums, group=group)  # called by rank 0 alone: the mistake
+        print(f"accuracy {sums[0] / sums[1]:.0%}")
     dist.barrier(group)  # nobody leaves before rank 0 has printed
     faulthandler.cancel_dump_traceback_later()
     report("stuck", place)

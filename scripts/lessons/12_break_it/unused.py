@@ -5,10 +5,11 @@ Run:  torchrun --standalone --nproc-per-node=2 unused.py
 
 import argparse
 import os
-import time
 from datetime import timedelta
+from statistics import median
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler reports on itself, and that there is no GPU
+# Else the profiler reports on itself, and that there is no GPU.
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
 from devices import here, report
+from stopwatch import in_turns
+
+X = torch.ones(8, 64)  # a batch
+# How DDP accepts the unused head, as arguments of `Trial`.
+REMEDIES = {
+    "find_unused_parameters": {"find_unused_parameters": True},
+    "static_graph": {"static_graph": True},
+    "freeze the head": {"freeze": True},
+    "add 0 × its output": {"touch": True},
+}
 
 
 class TwoHeads(nn.Module):
@@ -26,12 +37,15 @@ class TwoHeads(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.trunk = nn.Sequential(*[nn.Linear(64, 64) for _ in range(12)])
-        self.cats, self.dogs = nn.Linear(64, 10), nn.Linear(64, 1000)
+        self.cats = nn.Linear(64, 10)
+        self.dogs = nn.Linear(64, 1000)
 
     def forward(self, x: Tensor, touch: bool = False) -> Tensor:
         hidden = self.trunk(x)
         loss = self.cats(hidden).square().mean()
-        return loss + 0 * self.dogs(hidden).sum() if touch else loss
+        if touch:
+            loss = loss + 0 * self.dogs(hidden).sum()
+        return loss
 
 
 def attempt(level: str) -> str:
@@ -41,7 +55,7 @@ def attempt(level: str) -> str:
     ddp_model = DistributedDataParallel(TwoHeads())
     try:
         for _ in range(2):
-            ddp_model(torch.ones(8, 64)).backward()
+            ddp_model(X).backward()
     except RuntimeError as error:
         return str(error)
     finally:
@@ -50,47 +64,62 @@ def attempt(level: str) -> str:
     return ""
 
 
-def cost(steps: int, freeze: bool = False, touch: bool = False, **settings: bool) -> dict:
-    """Milliseconds and all-reduces of one step; the gradient of the unused head, and whether weight decay moves it."""
-    model = TwoHeads()
-    model.dogs.requires_grad_(not freeze)
-    ddp_model, x = DistributedDataParallel(model, **settings), torch.ones(8, 64)
-    seconds = []
-    for _ in range(steps):
-        start = time.perf_counter()
-        ddp_model(x, touch).backward()
-        seconds.append(time.perf_counter() - start)
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:  # one cycle: nothing to clear
-        ddp_model(x, touch).backward()
-    events = [event for event in profiler.events() if event.name.startswith("c10d::allreduce")]
-    gradient = model.dogs.weight.grad
-    found, before = "none" if gradient is None else "zeros", model.dogs.weight.detach().clone()
-    torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1).step()
-    moved = not torch.equal(before, model.dogs.weight)
-    numbers = {"ms": 1000 * sorted(seconds)[steps // 2], "collectives": len(events)}
-    return numbers | {"gradient": found, "moved": moved}
+class Trial:
+    """Steps with one remedy, and what is left of the unused head."""
+
+    def __init__(self, freeze: bool = False, touch: bool = False, **settings: bool):
+        self.model = TwoHeads()
+        self.model.dogs.requires_grad_(not freeze)
+        self.ddp_model = DistributedDataParallel(self.model, **settings)
+        self.touch = touch
+
+    def step(self) -> None:
+        """Forward and backward, without an update."""
+        loss = self.ddp_model(X, self.touch)
+        loss.backward()
+
+    def all_reduces(self) -> int:
+        """How many all-reduces a step makes."""
+        # One cycle of profiling: there are no events of an earlier one to clear.
+        with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
+            self.step()
+        names = [event.name for event in profiler.events()]
+        return sum(name.startswith("c10d::allreduce") for name in names)
+
+    def gradient(self) -> str:
+        """Of the unused head: "none" or "zeros"."""
+        return "none" if self.model.dogs.weight.grad is None else "zeros"
+
+    def moved(self) -> bool:
+        """Whether weight decay moves the unused head."""
+        before = self.model.dogs.weight.detach().clone()
+        torch.optim.SGD(self.model.parameters(), lr=0.1, weight_decay=0.1).step()
+        return not torch.equal(before, self.model.dogs.weight)
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=60, help="of which the median time is taken")
-    args, place = parser.parse_args(), here()
+    args = parser.parse_args()
+    place = here()
+    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    said = {level: attempt(level) for level in ("OFF", "INFO")}
-    remedies = {
-        "find_unused_parameters": {"find_unused_parameters": True},
-        "static_graph": {"static_graph": True},
-        "freeze the head": {"freeze": True},
-        "add 0 × its output": {"touch": True},
-    }
-    costs = {name: cost(args.steps, **settings) for name, settings in remedies.items()}
-    for name, numbers in costs.items() if place.rank == 0 else ():
-        print(
-            f"{name:24}{numbers['ms']:6.1f} ms a step, all-reduces: {numbers['collectives']}, "
-            f"gradient of the unused head: {numbers['gradient']}"
-        )
-    report("unused", place, said=said, costs=costs)
+    messages = {level: attempt(level) for level in ("OFF", "INFO")}
+
+    trials = {name: Trial(**settings) for name, settings in REMEDIES.items()}
+    ways = {name: trial.step for name, trial in trials.items()}
+    seconds = in_turns(ways, args.steps, X.device)
+    costs = {}
+    for name, trial in trials.items():
+        cost = {"ms": 1000 * median(seconds[name]), "collectives": trial.all_reduces()}
+        costs[name] = cost | {"gradient": trial.gradient(), "moved": trial.moved()}
+
+    if place.rank == 0:
+        for name, cost in costs.items():
+            step = f"{cost['ms']:6.1f} ms a step, all-reduces: {cost['collectives']}"
+            print(f"{name:24}{step}, gradient of the unused head: {cost['gradient']}")
+    report("unused", place, said=messages, costs=costs)
     dist.destroy_process_group()
 
 

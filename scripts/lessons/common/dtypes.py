@@ -1,4 +1,4 @@
-"""fp32, fp16, bf16: which numbers they hold, how far apart these stand, and how fast this machine multiplies them.
+"""fp32, fp16, bf16: which numbers they hold, how far apart, and how fast they are multiplied here.
 
 Run:  python dtypes.py --size 256
       torchrun --standalone --nproc-per-node=1 dtypes.py
@@ -18,44 +18,56 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from devices import Place, here, low_precision, report
 
 FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-UNITS = {"fp16": {"avx512_fp16", "amx_fp16", "asimdhp"}, "bf16": {"avx512_bf16", "amx_bf16", "bf16"}}  # names in Linux
+UNITS = {  # what Linux calls a CPU's units for a format
+    "fp16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+    "bf16": {"avx512_bf16", "amx_bf16", "bf16"},
+}
 
 
 def as_integers(x: torch.Tensor) -> torch.Tensor:
-    """The bits of floating-point numbers, read as integers of the same size. The next integer is the next number."""
+    """The bits of floating-point numbers, read as integers: the next integer is the next number."""
     return x.view(torch.int32 if x.element_size() == 4 else torch.int16)
 
 
 def spacing(values: Sequence[float], dtype: torch.dtype) -> list[float]:
-    """Distance from each value to the next larger number that the format has; inf where there is none."""
+    """Distance from each value to the next larger number of the format; inf where there is none."""
     x = torch.tensor(values, dtype=torch.float64).to(dtype)
-    return ((as_integers(x) + 1).view(dtype).double() - x.double()).tolist()
+    following = (as_integers(x) + 1).view(dtype)
+    return (following.double() - x.double()).tolist()
 
 
 def bits(value: float, dtype: torch.dtype) -> str:
     """A value as it is stored: sign, exponent and fraction, each as bits."""
     x = torch.tensor([value], dtype=dtype)
     size = 8 * x.element_size()
-    fraction = round(-math.log2(torch.finfo(dtype).eps))
-    text = f"{as_integers(x).item() % 2**size:0{size}b}"
-    return f"{text[0]} {text[1 : size - fraction]} {text[size - fraction :]}"
+    fraction = round(-math.log2(torch.finfo(dtype).eps))  # so many of the bits
+    integer = as_integers(x).item() % 2**size  # a negative one has its sign in the first bit
+    text = f"{integer:0{size}b}"
+    return f"{text[0]} {text[1:-fraction]} {text[-fraction:]}"
 
 
 def describe(dtype: torch.dtype) -> dict[str, object]:
-    """Bits, limits and spacings of a format; `smallest` is the number next to 0."""
+    """Limits, bits and spacings of a format; `smallest` is the number next to 0."""
     powers = torch.tensor([2.0**power for power in range(-149, 128)], dtype=torch.float64)
-    held = powers[powers.to(dtype).double() == powers].tolist()
-    limits = {"largest": torch.finfo(dtype).max, "smallest": spacing([0.0], dtype)[0]}
-    return limits | {"tenth": bits(0.1, dtype), "values": held, "spacing": spacing(held, dtype)}
+    held = powers[powers.to(dtype).double() == powers].tolist()  # the format has not all of them
+    return {
+        "largest": torch.finfo(dtype).max,
+        "smallest": spacing([0.0], dtype)[0],
+        "tenth": bits(0.1, dtype),
+        "values": held,
+        "spacing": spacing(held, dtype),
+    }
 
 
 def units(device: torch.device) -> dict[str, bool]:
-    """Whether the device has arithmetic units for a format, rather than programs that imitate them."""
+    """Whether the device has arithmetic units for a format, not only programs that imitate them."""
     if device.type == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
-        return {"fp32": True, "fp16": torch.cuda.get_device_capability(device) >= (7, 0), "bf16": native}
+        fp16 = torch.cuda.get_device_capability(device) >= (7, 0)
+        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return {"fp32": True, "fp16": fp16, "bf16": bf16}
     path = Path("/proc/cpuinfo")
-    names = set(re.findall(r"\w+", path.read_text())) if path.exists() else set()  # none known where this is no Linux
+    text = path.read_text() if path.exists() else ""  # without Linux no unit is known
+    names = set(re.findall(r"\w+", text))
     return {"fp32": True} | {name: bool(names & known) for name, known in UNITS.items()}
 
 
@@ -69,29 +81,42 @@ def best_dtype(has: dict[str, bool]) -> tuple[str, str]:
 
 
 def multiply(dtype: torch.dtype, size: int, place: Place) -> dict[str, float]:
-    """Median seconds of one product of two square matrices, and its largest error, as a share of the largest result."""
-    a, b = (torch.randn(size, size, device=place.device).to(dtype) for _ in range(2))
-    seconds = []
-    for _ in range(6):  # the first one warms up
-        start = time.perf_counter()
-        (a @ b)[0, 0].item()  # item() waits for a GPU
-        seconds.append(time.perf_counter() - start)
+    """Median seconds of one product of two square matrices, and the largest error in its first row.
+
+    The error is a share of the largest number in that row.
+    """
+    a = torch.randn(size, size, device=place.device).to(dtype)
+    b = torch.randn(size, size, device=place.device).to(dtype)
+    times = []
+    for _ in range(6):
+        began = time.perf_counter()
+        product = a @ b
+        product[0, 0].item()  # waits for a GPU
+        times.append(time.perf_counter() - began)
     exact = a[:1].double() @ b.double()
-    error = ((a @ b)[:1].double() - exact).abs().max() / exact.abs().max()
-    return {"seconds": median(seconds[1:]), "error": error.item()}
+    error = (product[:1].double() - exact).abs().max() / exact.abs().max()
+    return {"seconds": median(times[1:]), "error": error.item()}  # the first one warms up
 
 
 @record
 def main() -> None:
+    place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", type=int, default=256, help="rows of the matrices that are multiplied")
-    args, place = parser.parse_args(), here()
-    formats, has = {name: describe(dtype) for name, dtype in FORMATS.items()}, units(place.device)
-    for name, it in formats.items():
-        it |= multiply(FORMATS[name], args.size, place) | {"unit": has[name]}
-        print(f"{name}: largest {it['largest']:.3g}, smallest {it['smallest']:.3g}, 0.1 is {it['tenth']}")
+    parser.add_argument("--size", type=int, default=256, help="rows of the matrices")
+    args = parser.parse_args()
+
+    has = units(place.device)
+    formats = {name: describe(dtype) for name, dtype in FORMATS.items()}
+    for name, facts in formats.items():
+        facts["unit"] = has[name]
+        facts.update(multiply(FORMATS[name], args.size, place))
+        limits = f"largest {facts['largest']:.3g}, smallest {facts['smallest']:.3g}"
+        print(f"{name}: {limits}, 0.1 is {facts['tenth']}")
+
+    # What the course trains in, beside what torch says when it is asked for bf16.
     on_gpu = place.device.type == "cuda"
-    sixteen = str(low_precision(torch.cuda.get_device_capability() if on_gpu else None)).removeprefix("torch.")
+    capability = torch.cuda.get_device_capability() if on_gpu else None
+    sixteen = str(low_precision(capability)).removeprefix("torch.")
     says = on_gpu and torch.cuda.is_bf16_supported()
     report("dtypes", place, formats=formats, best=best_dtype(has), sixteen=sixteen, says=says)
 

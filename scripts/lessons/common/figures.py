@@ -2,7 +2,10 @@
 
 import matplotlib.pyplot as plt
 
-BLUE, ORANGE, GREEN, GREY = "#2563eb", "#ea580c", "#059669", "#9ca3af"
+BLUE = "#2563eb"
+ORANGE = "#ea580c"
+GREEN = "#059669"
+GREY = "#9ca3af"
 
 plt.rcParams.update(
     {

@@ -1,7 +1,8 @@
-"""Check every launch of this notebook: `from launch import failure, result` before the first `!torchrun` line.
+"""Watch every launch of a notebook: `from launch import failure, result`, ahead of the first one.
 
-A program that dies under `!` stops neither its cell nor the notebook. Two hooks around every cell close that hole:
-before a `!torchrun … X.py` line they delete the results that X left earlier, after it they keep its exit code and text.
+A launch is a line such as `!torchrun … ddp.py …`, alone in its cell. If the program dies, neither
+the cell nor the notebook stops. Two hooks around each cell close that hole: ahead of a launch they
+delete the results that the program left earlier, after it they keep its exit code and its text.
 """
 
 import json
@@ -9,26 +10,55 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from IPython import get_ipython
 
-shell = get_ipython()
-launches: dict[str, tuple[int | None, str]] = {}  # program → exit code and printed text of its newest launch
+# What a launch may begin with, behind the `!` and settings such as NCCL_DEBUG=INFO.
+STARTERS = [
+    "torchrun",
+    "python",
+    "python -m torch.distributed.launch",
+    "python -m torch.distributed.run",
+    "accelerate launch",
+    "deepspeed",
+    "sbatch",
+    "srun",
+    "g++",
+]
+STARTER = "|".join(re.escape(starter) for starter in STARTERS)
+SETTINGS = r"(?:\w+=\S*\s+)*"
+PROGRAM = r"(?P<name>\w+)\.(?:py|sh|cpp)\b"
+LAUNCH = re.compile(rf"^\s*!\s*{SETTINGS}(?P<command>(?:{STARTER})\s.*?{PROGRAM})", re.MULTILINE)
 
-# The ranks share the cores, and torchrun belongs to the Python that runs this notebook.
-os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 2) // 2)))
+# Programs belong to the Python that runs this notebook, and the ranks share its cores.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 2) // 2)))
+# From nccl 2.24 on, GPUs that cannot reach each other's memory, as Kaggle's T4s, fail with error
+# 217 without this (ray#64109, NCCL#1838).
+os.environ.setdefault("NCCL_CUMEM_HOST_ENABLE", "0")
 
 
 class LaunchError(RuntimeError):
     """A launch did not end as the notebook needs it to."""
 
 
+class Launch(NamedTuple):
+    code: int | None  # exit code
+    text: str  # everything that was printed
+    command: str  # from its starter to the program's file, without what follows
+
+    @property
+    def file(self) -> str:
+        return self.command.split()[-1]
+
+
 class Tee:
     """Passes everything on to the notebook and keeps a copy."""
 
     def __init__(self, stream):
-        self.stream, self.text = stream, ""
+        self.stream = stream
+        self.text = ""
 
     def write(self, text: str) -> int:
         self.text += text
@@ -38,63 +68,71 @@ class Tee:
         return getattr(self.stream, name)
 
 
-def launched(info) -> str | None:
-    """Name of the program that a cell's `!torchrun` line starts."""
-    found = re.search(r"^\s*!\s*torchrun\b.*?(\w+)\.py\b", info.raw_cell or "", re.MULTILINE)
-    return found and found[1]
+shell = get_ipython()
+launches: dict[str, Launch] = {}  # the newest of each program, by its name
 
 
 def before(info) -> None:
-    if name := launched(info):
+    """Ahead of a cell: if it launches a program, nothing of an earlier launch may remain."""
+    match = LAUNCH.search(info.raw_cell or "")
+    if match:
+        name = match["name"]
         launches.pop(name, None)
         shell.user_ns.pop("_exit_code", None)
-        for old in [*Path().glob(f"{name}.json"), *Path().glob(f"{name}.rank*.json")]:
-            old.unlink()
+        for path in [*Path().glob(f"{name}.json"), *Path().glob(f"{name}.rank*.json")]:
+            path.unlink()
         sys.stdout = Tee(sys.stdout)
 
 
 def after(outcome) -> None:
+    """After a cell: if it launched a program, keep how that ended and what it printed."""
     if isinstance(sys.stdout, Tee):
-        tee, sys.stdout = sys.stdout, sys.stdout.stream
-        launches[launched(outcome.info)] = shell.user_ns.get("_exit_code"), tee.text
+        tee = sys.stdout
+        sys.stdout = tee.stream
+        match = LAUNCH.search(outcome.info.raw_cell)
+        code = shell.user_ns.get("_exit_code")
+        launches[match["name"]] = Launch(code, tee.text, match["command"])
 
 
 shell.events.register("pre_run_cell", before)
 shell.events.register("post_run_cell", after)
 
 
-def ended(name: str) -> tuple[int, str]:
-    code, text = launches.get(name, (None, ""))
-    if code is None:
-        raise LaunchError(
-            f"{name}.py was not launched: run the cell with `!torchrun … {name}.py` first, then this one."
-        )
-    if code == -2:  # SIGINT
-        raise LaunchError(f"{name}.py was interrupted: run its launch again, to the end, then this cell.")
-    return code, text
+def ended(name: str) -> Launch:
+    """The newest launch of program `name`, well or not; LaunchError unless it came to an end."""
+    launch = launches.get(name)
+    if launch is None or launch.code is None:
+        raise LaunchError(f"{name} was not launched: run the cell that launches it, then this one.")
+    if launch.code == -2:  # SIGINT
+        remedy = "run its launch again, to the end, then this cell."
+        raise LaunchError(f"{launch.file} was interrupted: {remedy}")
+    return launch
 
 
 def result(name: str, rank: int = 0) -> dict:
-    """What `rank` of program `name` wrote in the launch just made; LaunchError unless that launch succeeded."""
-    code, _ = ended(name)
-    if code == 127:
-        raise LaunchError(
-            f"{name}.py was not started: there is no torchrun here. Install torch, then restart the kernel."
-        )
-    if code != 0:
-        raise LaunchError(f"{name}.py failed (exit code {code}). Its own message stands above, in the first Traceback.")
+    """What `rank` of program `name` wrote in its newest launch; LaunchError unless it succeeded."""
+    launch = ended(name)
+    if launch.code == 127:
+        starter = launch.command.split()[0]
+        remedy = "Install it, then restart the kernel."
+        raise LaunchError(f"{launch.file} was not started: there is no {starter} here. {remedy}")
+    if launch.code != 0:
+        remedy = "Its own message stands above, in the first Traceback."
+        raise LaunchError(f"{launch.file} failed (exit code {launch.code}). {remedy}")
     path = Path(f"{name}.json" if rank == 0 else f"{name}.rank{rank}.json")
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise LaunchError(f"{name}.py ended well but left no readable results in {path} ({error}).") from None
+        problem = f"{launch.file} ended well but left no readable results in {path} ({error})."
+        raise LaunchError(problem) from None
 
 
 def failure(name: str, expects: str) -> str:
-    """What program `name` printed in a launch that had to fail; LaunchError if it succeeded or never said `expects`."""
-    code, text = ended(name)
-    if code == 0:
-        raise LaunchError(f"{name}.py succeeded, and here it was meant to fail with: {expects}")
-    if expects not in text:
-        raise LaunchError(f"{name}.py failed (exit code {code}), but not as meant; nothing it printed says: {expects}")
-    return text
+    """What program `name` printed in a launch that had to fail and to say what it `expects`."""
+    launch = ended(name)
+    if launch.code == 0:
+        raise LaunchError(f"{launch.file} succeeded, and here it was meant to fail with: {expects}")
+    if expects not in launch.text:
+        problem = f"{launch.file} failed (exit code {launch.code}), but not as meant"
+        raise LaunchError(f"{problem}; nothing it printed says: {expects}")
+    return launch.text

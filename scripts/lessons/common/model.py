@@ -12,7 +12,7 @@ from devices import here, report
 def convolution(inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Sequential:
     """(N, inputs, H, W) → (N, outputs, H / stride, W / stride), normalised, negatives cut off."""
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride, padding=1, bias=False),  # BatchNorm brings a bias of its own
+        nn.Conv2d(inputs, outputs, kernel, stride, padding=1, bias=False),  # BatchNorm brings one
         nn.BatchNorm2d(outputs),
         nn.ReLU(inplace=True),
     )
@@ -36,7 +36,9 @@ class ResNet(nn.Module):
         super().__init__()
         small, middle, large = widths
         self.features = nn.Sequential(
-            convolution(3, small, kernel=4, stride=2),  # 16×16: a quarter of the pixels is a quarter of the work
+            convolution(
+                3, small, kernel=4, stride=2
+            ),  # 16×16: a quarter of the pixels and the work
             convolution(small, middle),
             nn.MaxPool2d(2),  # 8×8
             Residual(middle),
@@ -49,19 +51,28 @@ class ResNet(nn.Module):
         self.head = nn.Linear(large, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x)) / 8  # small scores at first: the network begins unsure, and learns faster
+        scores = self.head(self.features(x))
+        return scores / 8  # small at first: the network begins unsure, and learns faster
+
+
+def count(layer: nn.Module) -> int:
+    """How many numbers a layer has to learn."""
+    return sum(parameter.numel() for parameter in layer.parameters())
 
 
 @record
 def main() -> None:
     model = ResNet()
-    layers = {name: sum(p.numel() for p in layer.parameters()) for name, layer in model.features.named_children()}
-    layers = {f"features.{name}": n for name, n in layers.items() if n} | {
-        "head": sum(p.numel() for p in model.head.parameters())
-    }
-    for name, n in layers.items():
-        print(f"{name:12}{n:9,} parameters")
-    print(f"{'in all':12}{sum(layers.values()):9,} parameters, {4 * sum(layers.values()) / 2**20:.1f} MiB in float32")
+    layers = {}
+    for name, layer in model.features.named_children():
+        if count(layer) > 0:  # pooling has nothing to learn
+            layers[f"features.{name}"] = count(layer)
+    layers["head"] = count(model.head)
+
+    for name, parameters in layers.items():
+        print(f"{name:12}{parameters:9,} parameters")
+    total = sum(layers.values())
+    print(f"{'in all':12}{total:9,} parameters, {4 * total / 2**20:.1f} MiB in float32")
     report("model", here(), layers=layers)
 
 

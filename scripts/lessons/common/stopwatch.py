@@ -1,4 +1,5 @@
-"""Compare the times of several ways of doing one thing, so that chance and order decide as little as possible.
+"""Compare the times of several ways of doing one thing, so that chance and order decide as little
+as possible.
 
 `from stopwatch import in_turns, seconds, slowest`
 """
@@ -21,7 +22,7 @@ def seconds(way: Callable[[], object], device: torch.device) -> float:
 
 
 def slowest(own: float, device: torch.device) -> float:
-    """The largest of all ranks' numbers, on every rank: a step is over when the slowest rank is done."""
+    """The largest of all ranks' numbers, on every rank: a step ends with the slowest rank."""
     numbers = torch.tensor(own, dtype=torch.float64, device=device)
     dist.all_reduce(numbers, dist.ReduceOp.MAX)
     return numbers.item()
@@ -36,9 +37,10 @@ def in_turns(
 ) -> dict[str, list[float]]:
     """Seconds of each way in each round.
 
-    Within a round the ways take turns, so that whatever else the machine does slows all of them alike. Every other
-    round goes backwards, so that none always comes first. The first `settle` rounds do not count: things are warming
-    up. `before` is called ahead of each way, outside of its time: with `dist.barrier` all ranks begin together.
+    Within a round the ways take turns, so that whatever else the machine does slows all of them
+    alike. Every other round goes backwards, so that none always comes first. The first `settle`
+    rounds do not count: things are warming up. `before` is called ahead of each way, outside of its
+    time: with `dist.barrier` all ranks begin together.
     """
     times: dict[str, list[float]] = {name: [] for name in ways}
     order = list(ways)

@@ -1,0 +1,87 @@
+"""The sources of a course: its programs, and its lessons as cells with programs put in."""
+
+import difflib
+import re
+from copy import copy
+from pathlib import Path
+
+import jupytext
+from nbformat import NotebookNode
+
+import publish_list
+import rooms
+from build_grammar import WRITE, Cells, demand, solve, tags
+from build_languages import check_languages
+
+CELL_LINES = 12
+DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+HIDDEN = {"jupyter": {"source_hidden": True}, "_kg_hide-input": True, "cellView": "form"}
+
+
+class Course:
+    """One repository: the sources of its lessons, and its programs by file name."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.notebooks = root / "notebooks"
+        self.lessons = root / "scripts" / "lessons"
+        paths = sorted((self.notebooks / "src").glob("*.md"))
+        self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
+        self.programs = {path.name: path for path in rooms.files(self.lessons)}
+        self.listed = publish_list.load(root)  # where the notebooks open elsewhere
+
+    def name(self, path: Path) -> str:
+        return str(path.relative_to(self.root))
+
+    def program(self, name: str, solved: bool, place: str, live: bool = False) -> str:
+        """The text of the program `name`, as `ddp.py`, that `place` in the sources asks for."""
+        demand(name in self.programs, place, f"no room in {self.name(self.lessons)} holds {name}.")
+        path = self.programs[name]
+        return solve(path.read_text(), solved, self.name(path), live)
+
+    def lesson(self, path: Path, solved: bool) -> Cells:
+        """The cells of one lesson, with those tagged `class`, which stand in the workshop alone."""
+        cells = []
+        for number, written in enumerate(self.sources[path].cells, 1):
+            place = f"{self.name(path)}, cell {number}"
+            labels = tags(written)
+            if "solution" in labels and not solved:
+                continue
+            cell = copy(written)
+            metadata = {"tags": labels} if labels else {}
+            cell.metadata = NotebookNode(metadata | (HIDDEN if "fold" in labels else {}))
+            built = self.prose if cell.cell_type == "markdown" else self.code
+            cell.source = built(cell.source, solved, place)
+            cells.append((place, cell))
+        return cells
+
+    def prose(self, text: str, solved: bool, place: str) -> str:
+        """A Markdown cell, which says all in two languages, with its differences filled in."""
+
+        def fill(match: re.Match) -> str:
+            pair = match[1].split()
+            remedy = "a diff names two programs, OLD.py NEW.py, and holds nothing."
+            demand(len(pair) == 2 and not match[2], place, remedy)
+            texts = [self.program(name, solved, place).splitlines() for name in pair]
+            lines = difflib.unified_diff(*texts, *pair, n=1, lineterm="")
+            return "\n".join(["```diff", *lines, "```"])
+
+        problem = check_languages(text)
+        demand(not problem, place, problem)
+        return DIFF.sub(fill, text)
+
+    def code(self, text: str, solved: bool, place: str) -> str:
+        """A code cell; one that begins with `%%writefile` gets its program."""
+        if text.startswith("%%writefile"):
+            match = WRITE.fullmatch(text)
+            kinds = f"NAME{', '.join(rooms.KINDS)}"
+            remedy = (
+                f"`%%writefile {kinds}` and nothing else: what it writes is in scripts/lessons."
+            )
+            demand(match, place, remedy)
+            return f"{text}\n{self.program(match[1], solved, place)}"
+        built = solve(text, solved, place)
+        lines = len(built.splitlines())
+        remedy = f"a cell has {CELL_LINES} lines at most, or it is a program."
+        demand(lines <= CELL_LINES, place, remedy)
+        return built

@@ -1,0 +1,104 @@
+"""What the build writes into pages written by hand: tables, code, measured numbers, badges."""
+
+import html
+import json
+import re
+import textwrap
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+import publish_list
+from build_course import Course
+from build_grammar import demand
+from build_outputs import fingerprint
+from build_tables import Errors, lessons_table
+
+CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
+NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
+
+
+def filled_readme(course: Course, errors: Errors) -> dict[Path, str]:
+    """The README with its two tables."""
+    path = course.root / "README.md"
+    if not path.exists():
+        return {}
+    text = path.read_text()
+    tables = {"lessons": lessons_table(course), "errors": errors.table("notebooks/")}
+    for name, table in tables.items():
+        begin = f"<!-- {name}: filled by scripts/build.py -->\n"
+        region = re.compile(rf"{begin}((?:(?!<!-- ).)*)<!-- end -->", re.DOTALL)
+        marked = region.findall(text)
+        remedy = f"it lacks its marked region for the table of {name}."
+        demand(len(marked) == 1, "README.md", remedy)
+        text = text.replace(f"{begin}{marked[0]}<!-- end -->", f"{begin}{table}<!-- end -->")
+    return {path: text}
+
+
+def filled_page(course: Course, path: Path) -> str:
+    """A page of assets/ with its code and its measured numbers filled in."""
+    place = course.name(path)
+
+    def code(match: re.Match) -> str:
+        return match[1] + html.escape(excerpt(course, match[2], place), quote=False) + match[3]
+
+    def number(match: re.Match) -> str:
+        return match[1] + measured(course, match[2], place) + match[3]
+
+    return NUMBER.sub(number, CODE.sub(code, path.read_text()))
+
+
+def excerpt(course: Course, source: str, place: str) -> str:
+    """`ddp.py#L10-L14`: these lines; `ddp.py#name`: those from `# region name` to `# endregion`."""
+    name, _, part = source.partition("#")
+    lines = course.program(name, True, place).splitlines()
+    numbers = re.fullmatch(r"L(\d+)-L(\d+)", part)
+    if numbers:
+        first, last = map(int, numbers.groups())
+        shown = lines[first - 1 : last] if 0 < first <= last <= len(lines) else []
+    else:
+        shown = region(lines, part)
+    demand(shown, place, f"{source} is nowhere: write NAME.py#L1-L9 or NAME.py#region.")
+    return textwrap.dedent("\n".join(shown)).rstrip("\n")
+
+
+def region(lines: list[str], name: str) -> list[str]:
+    """The lines from `# region name` to the next `# endregion`; none without such a region."""
+    marks = [line.strip() for line in lines]
+    if f"# region {name}" not in marks:
+        return []
+    first = marks.index(f"# region {name}") + 1
+    length = marks[first:].index("# endregion") if "# endregion" in marks[first:] else 0
+    return lines[first : first + length]
+
+
+def measured(course: Course, source: str, place: str) -> str:
+    """`bench.json#ROW#ratio` of a run in assets, with two decimals; `bench.json#machine#cores`.
+
+    The second tells where it ran.
+    """
+    name, row, field = [*source.split("#"), "", ""][:3]
+    path = course.root / "assets" / name
+    run = json.loads(path.read_text()) if path.is_file() else {"machine": {}, "rows": []}
+    rows = {entry["row"]: entry for entry in run["rows"]} | {"machine": run["machine"]}
+    value = rows.get(row, {}).get(field)
+    remedy = f"{source} is nowhere: write RUN.json#row#ratio or #machine#cores."
+    demand(value is not None, place, remedy)
+    return f"{value:.2f}" if isinstance(value, float) else html.escape(str(value), quote=False)
+
+
+def add_links(course: Course, notebook: NotebookNode, name: str) -> None:
+    """Put badges and the way back to the source under the title.
+
+    The metadata tell Kaggle and Colab which machine the notebook wants.
+    """
+    first = notebook.cells[0]
+    title = re.match("# .*", first.source)
+    if title:
+        source = publish_list.source(course.listed, name)
+        line = f"{publish_list.badges(course.listed, name)} [source · 原始檔]({source})"
+        first.source = f"{title[0]}\n\n{line}{first.source[title.end() :]}"
+        first.id = f"{fingerprint([first])[:12]}-1"
+        notebook.metadata.course["built"] = fingerprint(notebook.cells)
+    settings = publish_list.settings(course.listed, name)
+    notebook.metadata |= publish_list.notebook_metadata(settings)

@@ -1,0 +1,93 @@
+"""Check that a Markdown cell says all twice: in English, then in Chinese as Taiwan writes it."""
+
+import re
+from functools import cache
+
+from opencc import OpenCC
+
+CJK = re.compile(r"[\u3400-\u9fff]")
+ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)]) ")
+
+# Mainland words in traditional characters, and what Taiwan says: from OpenCC and our glossary.
+TAIWAN = dict(
+    re.findall(
+        r"(\w+)→([\w ]+)",
+        """內存→記憶體, 顯存→GPU 記憶體, 進程→行程, 線程→執行緒, 默認→預設, 代碼→程式碼,
+        緩存→快取, 超時→逾時, 網絡→網路, 分布式→分散式, 並行→平行, 流水線→管線, 集合通信→集體通訊,
+        規約→歸約, 損失函式→損失函數, 批量→批次, 加載→載入, 採樣→取樣, 回調→回呼, 鉤子→hook,
+        帶寬→頻寬, 死鎖→死結, 梯度累加→梯度累積, 數據→資料, 信息→資訊, 運行→執行, 調用→呼叫,
+        變量→變數, 用戶→使用者, 硬件→硬體""",
+    )
+)
+# The same characters where two other words meet, as in 行程內存取 or 寫進程式.
+INNOCENT = re.compile(r"內存[取放在]|[進線]程[式序]|[微強]調用|改變量")
+
+# What is no prose: fenced code, comments, images; then code, formulas, links, tags, addresses.
+FENCED = re.compile(r"^(```+|~~~+).*?^\1|<!--.*?-->|!\[.*?\]\(.*?\)", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`[^`]*`|\$+[^$]+\$+|(?<=\])\([^)]*\)|<[^>]*>|https?://\S+")
+
+to_traditional = OpenCC("s2t").convert
+
+
+@cache
+def simplified(character: str) -> bool:
+    """Whether a character is simplified only.
+
+    OpenCC changes it, and it is none of Big5's 5401 common ones, as 台 is one.
+    """
+    common = b"\xa4\x40" <= character.encode("big5", "ignore") <= b"\xc6\x7e"
+    return to_traditional(character) != character and not common
+
+
+def check_words(prose: str, start: str) -> str | None:
+    """What is wrong with the words of a block: simplified characters, or words of the mainland."""
+    wrong = "".join(filter(simplified, CJK.findall(prose)))
+    if wrong:
+        return f"simplified characters {wrong} in “{start}”: write 正體中文."
+    judged = INNOCENT.sub(" ", prose)
+    foreign = [f"{word} (write {ours})" for word, ours in TAIWAN.items() if word in judged]
+    if foreign:
+        return f"not a word of Taiwan: {', '.join(foreign)} in “{start}”."
+    return None
+
+
+def both(block: str) -> bool:
+    """Whether a block gives both languages by itself: a heading, or a table."""
+    return block.lstrip().startswith(("#", "|"))
+
+
+def check_languages(text: str) -> str | None:
+    """What is wrong with the languages of a Markdown cell; None when nothing is.
+
+    Blocks alternate, an English one and its Chinese one; a heading or a table holds both by itself.
+    The items of one list are one block, however far apart they stand.
+    """
+    text = re.sub(r"^>[> ]*", "", FENCED.sub("", text), flags=re.MULTILINE)
+    text = re.sub(r"^(#+ .*)$", r"\n\1\n", text, flags=re.MULTILINE)
+    last = "中文"
+    last_is_list = False
+    for block in re.split(r"\n\s*\n", text):
+        prose = INLINE.sub(" ", block)
+        start = " ".join(block.split())[:50]
+        problem = check_words(prose, start)
+        if problem:
+            return problem
+        chinese = len(CJK.findall(prose))
+        english = len(re.findall(r"[A-Za-z]{2,}", prose))
+        if not (chinese or english):
+            continue
+        if both(block):
+            if chinese and english:
+                continue
+            lacks = "English" if chinese else "中文"
+            return f"“{start}” lacks {lacks}: a heading or a table gives both."
+        # A Chinese block may name many things in English.
+        is_chinese = chinese >= english or re.search("[，。、；：？！]", prose)
+        language = "中文" if is_chinese else "English"
+        is_list = bool(ITEM.match(block))
+        if language == last and not (is_list and last_is_list):
+            expected = "English" if language == "中文" else "中文"
+            return f"“{start}” is {language} where {expected} is expected."
+        last = language
+        last_is_list = is_list
+    return "the last English paragraph lacks its 中文." if last == "English" else None

@@ -1,0 +1,103 @@
+"""A notebook as a file: the ids of its cells, where it comes from, the outputs of its last run."""
+
+import base64
+import hashlib
+import io
+from contextlib import suppress
+from pathlib import Path
+
+import nbformat
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+from nbformat import NotebookNode
+from nbformat.v4 import new_notebook
+from PIL import Image
+
+from build_grammar import Cells, about, demand, tags
+
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+COLOURS = 64
+
+
+def fingerprint(cells: list[NotebookNode]) -> str:
+    """A hash of what the cells say, without the cell that papermill injects."""
+    own = [cell for cell in cells if "injected-parameters" not in tags(cell)]
+    texts = [f"{cell.cell_type}\n{cell.source}" for cell in own]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def identify(cells: list[NotebookNode]) -> None:
+    """Give each cell an id that depends on its content alone; equal cells are counted."""
+    seen: dict[str, int] = {}
+    for cell in cells:
+        digest = fingerprint([cell])[:12]
+        seen[digest] = seen.get(digest, 0) + 1
+        cell.id = f"{digest}-{seen[digest]}"
+
+
+def notebook(cells: Cells, generated_from: str, course: dict) -> NotebookNode:
+    """A notebook of these cells that says what it was made from."""
+    plain = [cell for _, cell in cells]
+    identify(plain)
+    course = course | {"generated_from": generated_from, "built": fingerprint(plain)}
+    metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}, "course": course}
+    return new_notebook(cells=plain, metadata=metadata)
+
+
+def as_text(notebook: NotebookNode) -> str:
+    return nbformat.writes(notebook) + "\n"
+
+
+def keep_outputs(old: NotebookNode, new: NotebookNode, machine: dict | None = None) -> int:
+    """Copy outputs while the code of a cell and of all code cells before it is the same.
+
+    A cell that papermill injected ends it: what follows ran with other parameters. The pieces of a
+    stream are joined. Returns how many cells kept their outputs.
+    """
+    befores = [cell for cell in old.cells if cell.cell_type == "code"]
+    afters = [cell for cell in new.cells if cell.cell_type == "code"]
+    ran = []
+    for before, after in zip(befores, afters, strict=False):
+        if before.source != after.source:
+            break
+        after.outputs = before.outputs
+        after.execution_count = before.execution_count
+        CoalesceStreamsPreprocessor().preprocess_cell(after, {}, 0)
+        for output in after.outputs:
+            clean(output)
+        if after.execution_count or after.outputs:
+            ran.append(after)
+    machine = machine or about(old).get("outputs")
+    if machine and ran:
+        new.metadata.course["outputs"] = machine | {"code": fingerprint(ran)}
+    return len(ran)
+
+
+def clean(output: NotebookNode) -> None:
+    """Plain line ends in what was printed, and small pictures."""
+    if output.output_type == "stream":
+        output.text = output.text.replace("\r\n", "\n")
+    elif "image/png" in output.get("data", {}):
+        output.data["image/png"] = palette(output.data["image/png"])
+
+
+def palette(png: str) -> str:
+    """The same picture with 64 colours: a quarter of the bytes, and readers hardly see it."""
+    image = Image.open(io.BytesIO(base64.b64decode(png)))
+    if image.mode == "P":
+        return png
+    small = io.BytesIO()
+    image.convert("RGB").quantize(COLOURS).save(small, "PNG", optimize=True)
+    return base64.b64encode(small.getvalue()).decode()
+
+
+def inherit(new: NotebookNode, path: Path, name: str, force: bool) -> None:
+    """Take over the outputs of the notebook at `path`, which nobody may have edited by hand."""
+    if not path.exists():
+        return
+    old = new_notebook()  # stands for a file that is no notebook, as a merge conflict leaves it
+    with suppress(ValueError):
+        old = nbformat.read(path, as_version=4)
+    untouched = about(old).get("built") == fingerprint(old.cells)
+    remedy = f"move the change to {about(new).generated_from} or the program, then build --force."
+    demand(untouched or force, name, f"this notebook was edited by hand: {remedy}")
+    keep_outputs(old, new)

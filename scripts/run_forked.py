@@ -1,0 +1,95 @@
+"""Launches whose ranks torchrun forks from itself: Python and torch start once, not in each rank.
+
+`run.py --forked` puts a cell before and one after each ordinary launch of a notebook. torchrun
+reads its own options from the environment: with PET_RUN_PATH=1 it runs the program by runpy, in
+processes that it forks with PET_START_METHOD=fork. That is for tests alone: `make run` and `make
+outputs` start each rank as readers do.
+
+A forked rank shares with torchrun, and so with the other ranks, what torch read from the
+environment while it was imported, and Python's hash seed: all ranks walk through a set of strings
+in one order. So some launches stay plain, and one whole lesson.
+"""
+
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
+
+FORKED = "forked"  # the tag of the cells that we put in
+LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
+
+# Lessons that stay plain: number → why.
+PLAIN_LESSONS = {
+    "06": "one lesson is launched as readers launch it, and all that follows rests on this one",
+    "12": "it breaks launches, and shows what torchrun says then",
+    "13": "it starts ranks in other ways than by torchrun",
+}
+# Programs that stay plain elsewhere: name → why. So does each launch that `failure(…)` reads.
+PLAIN_PROGRAMS = {
+    "grow": "it starts torchrun itself, which would read the same variables",
+    "kill": "it kills a Python that it has started",
+    "resume": "it asks who its parent is before it imports torch, and is killed and started again",
+}
+
+# A lesson that removes OMP_NUM_THREADS shows what torchrun does then: it sets the variable, which
+# is too late for a torch that torchrun itself has imported. That launch stays plain, too.
+BEFORE = """import os as _os
+_os.environ |= {settings!r} if "OMP_NUM_THREADS" in _os.environ else {{}}"""
+AFTER = "_os.environ |= {settings!r}"
+
+
+def fork(folder: Path) -> dict[str, str]:
+    """The environment in which torchrun forks the ranks of a program that lies in this folder."""
+    paths = [str(folder.absolute()), os.environ.get("PYTHONPATH", "")]
+    return {
+        "PET_RUN_PATH": "1",
+        "PET_START_METHOD": "fork",
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),  # runpy finds nothing beside a program
+        "PYTHONUNBUFFERED": "1",  # as torchrun starts ranks otherwise, with `python -u`
+    }
+
+
+def plain() -> dict[str, str]:
+    """The same variables as they were: torchrun starts a Python for each rank."""
+    return {
+        "PET_RUN_PATH": "0",
+        "PET_START_METHOD": "spawn",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", ""),
+    }
+
+
+def may_fork(launch: str, reading: str, lesson: str) -> bool:
+    """Whether a launch may be forked, by its cell, the cell that reads it and its notebook."""
+    program = LAUNCH.match(launch)
+    if not program or lesson[:2] in PLAIN_LESSONS or program[1] in PLAIN_PROGRAMS:
+        return False
+    return f'failure("{program[1]}"' not in reading
+
+
+def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
+    """The notebook with the cells that make torchrun fork; `folder` is where it will begin."""
+    before = BEFORE.format(settings=fork(folder))
+    after = AFTER.format(settings=plain())
+    cells = []
+    for cell, following in pairwise([*notebook.cells, new_code_cell()]):
+        if cell.cell_type == "code" and may_fork(cell.source, following.source, lesson):
+            cells += [ours(before), cell, ours(after)]
+        else:
+            cells.append(cell)
+    return new_notebook(cells=cells, metadata=notebook.metadata)
+
+
+def ours(source: str) -> NotebookNode:
+    return new_code_cell(source, metadata={"tags": [FORKED]})
+
+
+def write_forked(path: Path, target: Path, folder: Path) -> Path:
+    """Write the variant of one notebook that begins in `folder` and forks; where it is now."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.write(forked(notebook, path.stem, folder), target)
+    return target

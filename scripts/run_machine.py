@@ -1,0 +1,94 @@
+"""Which machine measures here, and whether it has something else to do.
+
+Run:  python run_machine.py    # how many times as far as one process two come: 1.9 or more is calm
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tqdm import tqdm
+
+SECONDS = 2.0  # for one spinner, and then for two
+CALM = 1.9  # two spinners come at least so many times as far as one where nobody else computes
+PAUSE = 20.0  # seconds from one look to the next
+PATIENCE = 600.0  # seconds
+
+
+def processor() -> str:
+    """The processor's name, as "AMD EPYC 7B13"; "" where the system does not tell."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else ""
+
+
+def spin(seconds: float) -> int:
+    """How far one process counts in this time."""
+    end = time.perf_counter() + seconds
+    count = 0
+    while time.perf_counter() < end:
+        count += 1
+    return count
+
+
+def spinners(number: int, environment: dict[str, str]) -> int:
+    """How far so many processes count side by side, all together."""
+    command = [sys.executable, __file__, "--spin", str(SECONDS)]
+    processes = []
+    for _ in range(number):
+        process = subprocess.Popen(
+            command,
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # Ctrl-C reaches them, too, and they need not say so
+        )
+        processes.append(process)
+    counts = [process.communicate()[0] for process in processes]
+    return sum(int(count or 0) for count in counts)  # nothing from one that was ended
+
+
+def speedup(environment: dict[str, str]) -> float:
+    """How many times as far as one process two come side by side, started with these variables."""
+    alone = spinners(1, environment)
+    together = spinners(2, environment)
+    return together / max(1, alone)
+
+
+def wait_until_calm(
+    what: str,
+    measure: Callable[[], float],
+    stopped: threading.Event,
+    patience: float = PATIENCE,
+    pause: float = PAUSE,
+) -> bool:
+    """Wait, before `what` measures times, until this machine has nothing else to do.
+
+    Returns whether it became so in time. Tells what it waits for, and breaks off when `stopped` is
+    set. A machine with one core cannot be asked so, and counts as calm.
+    """
+    if (os.cpu_count() or 1) < 2:
+        return True
+    deadline = time.monotonic() + patience
+    while True:
+        times = measure()
+        if times >= CALM:
+            return True
+        told = f"two processes come {times:.2f} × as far as one, {CALM:g} × is calm"
+        if time.monotonic() + pause > deadline:
+            tqdm.write(f"{what}: this machine is still busy ({told}), and measures all the same")
+            return False
+        tqdm.write(f"{what}: waits for a calm machine ({told}), looks again in {pause:g} s")
+        if stopped.wait(pause):
+            return False
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--spin"]:
+        print(spin(float(sys.argv[2])))
+    else:
+        print(f"{processor()}: {speedup({}):.2f} ×, {CALM:g} × or more is calm")

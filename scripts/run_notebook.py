@@ -1,0 +1,212 @@
+"""One notebook on its way through papermill: how far it is, how it ended, and where it failed."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import dropwhile, takewhile
+from pathlib import Path
+
+from tqdm import tqdm
+
+from run_forked import FORKED, write_forked
+from run_processes import Work
+
+NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+PAPERMILL = Path(__file__).with_name("run_papermill.py")
+LAST = 20  # how many lines of what a failing cell printed are told
+REPORT = re.compile(r"E\d{4} (?:\S+ \d+ \S+:\d+\] ?)?")  # how a line of torchrun's report begins
+NOT_OURS = {"papermill-error-cell-tag", FORKED}  # tags of cells that the lesson does not have
+
+
+def tags(cell: dict) -> list[str]:
+    return cell["metadata"].get("tags", [])
+
+
+def source(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def printed(cell: dict) -> list[str]:
+    """The lines that a cell printed, as a terminal would show them, without colours."""
+    from nbconvert.filters.ansi import strip_ansi  # it takes a second, and most runs need none
+
+    texts = []
+    for output in cell.get("outputs", []):
+        text = "".join(output.get("text", [])) or "\n".join(output.get("traceback", []))
+        texts.append(text.rstrip("\n") + "\n")
+    plain = strip_ansi("".join(texts)).rstrip()
+    return [line.rstrip().rpartition("\r")[2] for line in plain.split("\n")] if plain else []
+
+
+class Progress:
+    """A bar on a terminal; in a file a line now and then."""
+
+    def __init__(self, name: str, cells: int):
+        self.name = name
+        self.cells = cells
+        self.began = time.monotonic()
+        self.told = self.began
+        shape = f"{name:24} cell {{n_fmt}}/{{total_fmt}} {{elapsed}}"
+        self.bar = tqdm(total=cells, bar_format=shape, leave=False, disable=not sys.stderr.isatty())
+
+    def show(self, cell: int) -> None:
+        now = time.monotonic()
+        self.bar.n = cell
+        if self.bar.disable and now - self.told > 5:
+            self.told = now
+            print(f"{self.name}: cell {cell}/{self.cells}, {now - self.began:.0f} s")
+
+
+@dataclass
+class Run:
+    """One notebook, run in a new folder of its own."""
+
+    path: Path
+    folder: Path  # executed.ipynb, papermill's log, and `home`, empty, where the notebook begins
+    work: Work
+    part: str  # of the work's processes, those of this notebook
+    limit: float  # seconds that one cell may take
+    cells: int
+    parameters: dict
+    forked: bool = False  # its ranks, from torchrun: see run_forked.py
+    busy: bool = False  # something else computed on this machine when it began
+    seconds: float = 0
+    problem: str = ""  # one line that tells where it failed, then the last lines printed there
+    place: str = ""  # id of the failing cell
+
+    @property
+    def name(self) -> str:
+        if self.path.is_relative_to(NOTEBOOKS):
+            return self.path.relative_to(NOTEBOOKS).with_suffix("").as_posix()
+        return self.path.stem
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def read(self) -> dict:
+        """The reader's notebook as far as it has come; no cells while papermill writes it."""
+        notebook = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        with suppress(OSError, ValueError):
+            notebook = json.loads((self.folder / "executed.ipynb").read_text())
+        own = [cell for cell in notebook["cells"] if not NOT_OURS.intersection(tags(cell))]
+        return notebook | {"cells": own}
+
+    def begun(self) -> list[dict]:
+        """The cells that have begun, as readers count them: without the one papermill injects."""
+        own = [cell for cell in self.read()["cells"] if "injected-parameters" not in tags(cell)]
+        return [cell for cell in own if cell["metadata"].get("papermill", {}).get("start_time")]
+
+    def __call__(self, stopped: threading.Event) -> None:
+        """Run it to its end, its first error or the moment when `stopped` is set."""
+        self.home.mkdir(parents=True)
+        log = self.folder / "log"
+        began = time.monotonic()
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                self.command(),
+                cwd=self.home,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+            )
+            late = self.watch(process, stopped)
+            self.work.end(self.part)
+            process.wait()
+        self.seconds = time.monotonic() - began
+        if process.returncode:
+            self.diagnose(late, log.read_text().splitlines())
+        if not stopped.is_set():
+            tqdm.write(f"{self.name}: {self.result()}, {self.seconds:.0f} s")
+
+    def command(self) -> list[str | Path]:
+        notebook = self.path
+        if self.forked:
+            notebook = write_forked(self.path, self.folder / "forked.ipynb", self.home)
+        executed = self.folder / "executed.ipynb"
+        return [sys.executable, PAPERMILL, notebook, executed, json.dumps(self.parameters)]
+
+    def environment(self) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        here = str(self.folder)  # also for what a killed program leaves behind
+        ours = {"PATH": path, "TMPDIR": here, "JUPYTER_RUNTIME_DIR": here}
+        return os.environ | ours | self.work.environment(self.part)
+
+    def watch(self, process: subprocess.Popen, stopped: threading.Event) -> bool:
+        """Show how far papermill is, until it ends; True when we end it: a cell took too long."""
+        progress = Progress(self.name, self.cells)
+        begun, ended = 0, 0  # cells
+        moved = time.monotonic()
+        late = False
+        while not late and process.poll() is None and not stopped.wait(0.5):
+            cells = self.begun()
+            now = time.monotonic()
+            state = len(cells), sum(bool(c["metadata"]["papermill"]["end_time"]) for c in cells)
+            if cells and state != (begun, ended):
+                begun, ended = state
+                moved = now
+                progress.show(begun)
+            progress.bar.refresh()
+            late = begun > ended and now - moved > self.limit
+        if late:
+            # papermill finds its kernel dead, and saves what was printed.
+            self.work.end(self.part, spare=process.pid)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(15)
+        progress.bar.close()
+        return late
+
+    def result(self) -> str:
+        return f"FAILED {self.problem.splitlines()[0]}" if self.problem else "ok"
+
+    def diagnose(self, late: bool, log: list[str]) -> None:
+        """Tell the failing cell and the last lines of what it printed."""
+        full = []
+        if shutil.disk_usage(self.folder).free < 2**20:
+            remedy = "make room, or name another disk with TMPDIR"
+            full = [f"No space left on device for {self.folder}: {remedy}"]
+        cells = self.begun()
+        raised = []
+        for cell in cells:
+            raised.append([o for o in cell.get("outputs", []) if o["output_type"] == "error"])
+        number = next((n for n, errors in enumerate(raised) if errors), len(cells) - 1)
+        if number < 0:
+            self.problem = "\n".join(["before its first cell", *log[-LAST:], *full])
+            return
+
+        cell = cells[number]
+        errors = raised[number]
+        lines = printed(cell)
+        if errors and errors[0]["ename"] == "LaunchError":
+            # The cause was printed by the launch before this cell.
+            launches = [c for c in cells[:number] if source(c).startswith("!torchrun")]
+            lines = [*ranks_lines(launches), errors[0]["evalue"]]
+        elif not errors and not late:
+            lines += log[-1:]  # as when the kernel died
+        first = source(cell).split("\n")[0]
+        limit = [f"no end within {self.limit:g} s"] if late else []
+        self.place = cell.get("id", "")
+        head = f"in cell {number + 1}: {first}"
+        self.problem = "\n".join([head, *limit, *lines[-LAST:], *full])
+
+
+def ranks_lines(launches: list[dict]) -> list[str]:
+    """What the ranks of the last launch printed, up to torchrun's own report.
+
+    A forked rank's error is in that report, each line behind the place in torch that tells it.
+    """
+    if not launches:
+        return []
+    lines = printed(launches[-1])
+    own = list(takewhile(lambda line: not REPORT.match(line), lines))
+    report = [REPORT.sub("", line) for line in lines if REPORT.match(line)]
+    error = list(dropwhile(lambda line: not line.startswith("-- Process"), report))
+    return own + list(takewhile(bool, error))

@@ -1,0 +1,89 @@
+"""What a run leaves in the repository: outputs, the workshop's times, the index of errors."""
+
+import json
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import nbformat
+
+from build_outputs import keep_outputs
+from run_files import write
+from run_machine import processor
+from run_notebook import Run, source, tags
+
+ROOT = Path(__file__).resolve().parents[1]
+LAUNCH = re.compile(r"!torchrun .*--nproc-per-node=(\d+).* (\w+)\.py")
+
+
+def machine(home: Path, busy: bool) -> dict:
+    """Where a notebook ran, as its programs wrote it into `home`; whether others computed, too."""
+    about: dict = {"data": "none", "processor": processor()}  # unless a program tells which data
+    for path in sorted(home.glob("*.json")):
+        with suppress(ValueError, AttributeError):  # whatever else a notebook writes as JSON
+            written = json.loads(path.read_text()).items()
+            about |= {key: value for key, value in written if key in ("torch", "device", "data")}
+    if busy:
+        about["busy"] = True
+    return about
+
+
+def bring_back(run: Run) -> None:
+    """Put the outputs of a run with default parameters into the committed notebook.
+
+    With them goes the machine that they came from.
+    """
+    notebook = nbformat.read(run.path, as_version=4)
+    notebook.metadata.setdefault("course", nbformat.NotebookNode())
+    ran = nbformat.v4.reads(json.dumps(run.read()))
+    about = machine(run.home, run.busy)
+    kept = keep_outputs(ran, notebook, about)
+    # Tracebacks name files: keep the machine's own folders out. Only now is a path in one piece,
+    # which may come in two pieces of a stream.
+    text = nbformat.writes(notebook) + "\n"
+    for place in (run.home, run.folder, Path(sys.prefix).parent, ROOT):
+        text = text.replace(f"{place}/", "")
+    write(run.path, text)
+    if run.name == "solutions/workshop":
+        path = ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json"
+        write(path, budget(run.begun(), about))
+    table = index(run.begun(), run.path.stem)
+    if table:
+        write(ROOT / "assets" / "errors.md", table)
+    print(f"{run.name}: outputs of {kept} cells taken")
+
+
+def budget(cells: list[dict], about: dict) -> str:
+    """How long each launch of the workshop took, and all other cells: JSON for the run sheet."""
+    rows = []
+    rest = 0.0
+    for cell in cells:
+        launch = LAUNCH.match(source(cell))
+        seconds = cell["metadata"].get("papermill", {}).get("duration") or 0
+        if launch:
+            rows.append({"row": f"{launch[2]} on {launch[1]}", "seconds": round(seconds)})
+        else:
+            rest += seconds
+    rows.append({"row": "launches", "seconds": sum(row["seconds"] for row in rows)})
+    rows.append({"row": "other cells", "seconds": round(rest)})
+    run = {"machine": {"cores": os.cpu_count()} | about, "rows": rows}
+    return json.dumps(run, indent=1) + "\n"
+
+
+def index(cells: list[dict], name: str) -> str:
+    """The table from error text to section that a lesson shows in its cell tagged `index`.
+
+    The sections become links to the lesson of this name; "" without such a cell.
+    """
+    tagged = [cell for cell in cells if "index" in tags(cell)]
+    if not tagged:
+        return ""
+    shown = [output["data"] for output in tagged[0]["outputs"] if "data" in output]
+    head, line, *rows = "".join(shown[0]["text/markdown"]).strip().splitlines()
+    linked = []
+    for row in rows:
+        error, section, remedy = row.strip("| ").split(" | ")
+        linked.append(f"| {error} | [{section}]({name}.ipynb) | {remedy} |")
+    return "\n".join([head, line, *linked]) + "\n"

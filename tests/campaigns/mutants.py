@@ -1,0 +1,374 @@
+"""Change what a program computes, one line at a time: the launch or test that is named must notice.
+
+Run:  python tests/campaigns/mutants.py            # every mutant of every lesson: `make mutants`
+      python tests/campaigns/mutants.py 06 09      # those of two lessons
+      python tests/campaigns/mutants.py --green    # and note the lessons in which all were noticed
+
+The mutants are data beside the lessons' tests, tests/lessons/mutants/NN_name.toml:
+
+    [[mutant]]
+    why = "the gradients are added up, not averaged"
+    program = "average.py"
+    old = "p.grad /= place.world_size"  # occurs once in the program, and is a part of one line
+    new = "pass"
+    launch = "average"                  # of the notebook; or test = "test_05_….py::test_x"
+    before = ["cifar10"]                # launches that must have been made before, if there are any
+
+Noticed means an assert that fails, in a cell, a program or a test, or a printed ✗. Any other error
+does not count: a program that crashes says nothing about what it computes.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from build_course import Course  # noqa: E402
+from build_grammar import WRITE, about, code_cells, own, tags  # noqa: E402
+from run_forked import fork, may_fork  # noqa: E402
+
+DATA = ROOT / "tests" / "lessons" / "mutants"
+GREEN = DATA / "green.json"  # for each lesson the hash of what was green in the last whole campaign
+LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
+READS = re.compile(r'\b(?:result|failure)\("(\w+)"')
+ASSERT = re.compile(r"^(?:E +)?(?:\[rank\d+\]: *)?(?:AssertionError|assert)\b", re.MULTILINE)
+SECONDS = 15  # that a mutant should take; it is ended after LIMIT
+LIMIT = 120
+LEAST = {"00": 3, "12": 3}  # mutants of a lesson; all others have five
+KEYS = {"why", "program", "old", "new", "launch", "test", "before"}
+
+
+class Mutant(NamedTuple):
+    """One line of one program, changed, and who must notice it."""
+
+    lesson: str  # as 06_ddp
+    why: str
+    program: str
+    old: str
+    new: str
+    launch: str = ""
+    test: str = ""
+    before: tuple[str, ...] = ()
+
+    @property
+    def judge(self) -> str:
+        return self.test or f"launch of {self.launch}"
+
+
+class Finding(NamedTuple):
+    """What became of one mutant."""
+
+    mutant: Mutant
+    problem: str  # "" when it was noticed as it should be
+    seconds: float
+    text: str  # all that was printed
+
+
+def lessons() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "notebooks" / "src").glob("*.md"))
+
+
+def mutants(lesson: str) -> list[Mutant]:
+    """The mutants of one lesson. ValueError names the file and what is wrong in it."""
+    path = DATA / f"{lesson}.toml"
+    if not path.exists():
+        raise ValueError(f"{path.relative_to(ROOT)} is not there: every lesson has mutants")
+    rows = tomllib.loads(path.read_text()).get("mutant", [])
+    least = LEAST.get(lesson[:2], 5)
+    if len(rows) < least:
+        raise ValueError(f"{path.relative_to(ROOT)}: {len(rows)} mutants, at least {least} wanted")
+    read = []
+    for number, row in enumerate(rows, 1):
+        place = f"{path.relative_to(ROOT)}, mutant {number}"
+        if not {"why", "program", "old", "new"} <= row.keys() <= KEYS:
+            raise ValueError(f"{place}: it needs why, program, old, new, and launch or test")
+        if ("launch" in row) == ("test" in row):
+            raise ValueError(f"{place}: it names either a launch or a test that must notice it")
+        row["before"] = tuple(row.get("before", ()))
+        read.append(Mutant(lesson, **row))
+    return read
+
+
+def broken(text: str, mutant: Mutant) -> str:
+    """The program with the changed line. ValueError when that line is not there exactly once."""
+    times = text.count(mutant.old)
+    if times != 1 or "\n" in mutant.old:
+        name = f"tests/lessons/mutants/{mutant.lesson}.toml, {mutant.why}"
+        raise ValueError(f"{name}: “{mutant.old}” occurs {times} times in {mutant.program}")
+    return text.replace(mutant.old, mutant.new)
+
+
+def defined(code: ast.AST) -> set[str]:
+    """The names that a cell gives a value to."""
+    names = set()
+    for node in ast.walk(code):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        if isinstance(node, ast.alias):
+            names.add(node.asname or node.name.split(".")[0])
+    return names
+
+
+def used(code: ast.AST) -> set[str]:
+    """The names that a cell reads before it gives them a value itself."""
+    stored: dict[str, int] = {}
+    loaded: dict[str, int] = {}
+    for node in ast.walk(code):
+        if isinstance(node, ast.Name):
+            lines = stored if isinstance(node.ctx, ast.Store) else loaded
+            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
+    changed = {
+        node.target.id
+        for node in ast.walk(code)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+    }
+    early = {name for name, line in loaded.items() if line < stored.get(name, line + 1)}
+    return early | changed
+
+
+def parsed(cell: str) -> ast.AST:
+    """A cell as Python; in a launch the names between braces are all that matters."""
+    if cell.startswith("!"):
+        return ast.parse("\n".join(re.findall(r"{(.*?)}", cell)))
+    return ast.parse(re.sub(r"^%.*", "", cell, flags=re.MULTILINE))
+
+
+def part(cells: list[str], launch: str, before: tuple[str, ...] = ()) -> list[str]:
+    """The cells from a launch to the next one, and those before on which they rest.
+
+    Launches named in `before` are made, too. ValueError when no cell launches it.
+    """
+    programs = [(LAUNCH.match(cell) or [None, None])[1] for cell in cells]
+    if launch not in programs:
+        raise ValueError(f"no cell launches {launch}.py")
+    first = programs.index(launch)
+    last = first + 1
+    while last < len(cells) and not cells[last].startswith("!"):
+        last += 1
+    kept = cells[first:last]
+    names: set[str] = set()
+    for cell in reversed(kept):
+        code = parsed(cell)
+        names = (names - defined(code)) | used(code)
+    reads = {*before}
+    for cell, program in zip(reversed(cells[:first]), reversed(programs[:first]), strict=True):
+        code = parsed(cell)
+        helper = "from launch import" in cell
+        wanted = program in reads if program else bool(defined(code) & names)
+        if helper or wanted:
+            kept.insert(0, cell)
+            names = (names - defined(code)) | used(code)
+            reads |= set(READS.findall(cell))
+    return kept
+
+
+def with_parameters(cell: str, quick: dict) -> str:
+    """The parameters cell with the small values that tests use."""
+    return "\n".join([cell, *(f"{name} = {value!r}" for name, value in quick.items())])
+
+
+def run(command: list, folder: Path, **environment: str) -> tuple[int, str]:
+    """Exit code and printed text of a command; -1 when it takes too long."""
+    settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=os.environ | settings | {"PATH": path} | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    try:
+        text, _ = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        text, _ = process.communicate()
+        return -1, text
+    return process.returncode, text
+
+
+def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, str]:
+    """Run the notebook around one launch, with the changed program (`whole`: as it is)."""
+    course = Course(ROOT)
+    path = ROOT / "notebooks" / "src" / f"{mutant.lesson}.md"
+    quick = about(course.sources[path]).get("quick", {})
+    cells = []
+    for _, cell in code_cells(own(course.lesson(path, solved=True))):
+        match = WRITE.match(cell.source)
+        if match:
+            text = cell.source.partition("\n")[2] + "\n"
+            changed = match[1] == mutant.program and not whole
+            (folder / match[1]).write_text(broken(text, mutant) if changed else text)
+        elif "parameters" in tags(cell):
+            cells.append(with_parameters(cell.source, quick))
+        else:
+            cells.append(cell.source)
+    if not (folder / mutant.program).exists():
+        raise ValueError(f"{mutant.lesson} does not write {mutant.program}")
+    chosen = part(cells, mutant.launch, mutant.before)
+    following = [*chosen[1:], ""]
+    settings = fork(folder)
+    forked = []
+    for cell, reading in zip(chosen, following, strict=True):
+        if may_fork(cell, reading, mutant.lesson):
+            cell = f"import os as _os\n_os.environ |= {settings!r}\n{cell}"
+        forked.append(cell)
+    (folder / "cells.json").write_text(json.dumps(forked))
+    cells_in_turn = ROOT / "tests" / "programs" / "cells_in_turn.py"
+    return run([sys.executable, cells_in_turn, "cells.json"], folder)
+
+
+def by_test(mutant: Mutant, folder: Path) -> tuple[int, str]:
+    """Run one test in a copy of the repository that holds the changed program."""
+    for name in ("scripts", "tests"):
+        rubbish = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=rubbish)
+    for name in ("notebooks", "assets", "README.md", "kaggle-metadata.json", "pyproject.toml"):
+        (folder / name).symlink_to(ROOT / name)
+    paths = list((folder / "scripts" / "lessons").glob(f"*/{mutant.program}"))
+    if not paths:
+        raise ValueError(f"no room holds {mutant.program}")
+    paths[0].write_text(broken(paths[0].read_text(), mutant))
+    node = f"tests/lessons/{mutant.test}"
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", node]
+    return run(pytest, folder)
+
+
+def verdict(code: int, text: str) -> str:
+    """ "" when an assert or a ✗ noticed the mutant, else what happened instead."""
+    if code == -1:
+        return f"no end within {LIMIT} s"
+    if ASSERT.search(text) and code:
+        return ""
+    if "✗" in text:
+        return ""
+    return "not noticed" if code == 0 else f"exit code {code}, but by no assert and no ✗"
+
+
+def trial(mutant: Mutant) -> Finding:
+    """Break it once, and look who notices."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        if mutant.test:
+            code, text = by_test(mutant, Path(folder))
+        else:
+            code, text = by_launch(mutant, Path(folder))
+    return Finding(mutant, verdict(code, text), time.monotonic() - start, text)
+
+
+def sound(mutant: Mutant) -> str:
+    """ "" when the same launch or test is green with the program as it is; else what it says."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        if mutant.test:
+            code, text = by_test(mutant._replace(new=mutant.old), Path(folder))
+        else:
+            code, text = by_launch(mutant, Path(folder), whole=True)
+    if code == 0 and "✗" not in text:
+        return ""
+    return f"{mutant.judge} is red without any mutant:\n{text[-3000:]}"
+
+
+def fingerprint(lesson: str) -> str:
+    """A hash of all on which a lesson's mutants rest: words, programs, tests, the mutants."""
+    paths = [ROOT / "notebooks" / "src" / f"{lesson}.md", DATA / f"{lesson}.toml"]
+    paths += sorted((ROOT / "scripts" / "lessons" / lesson).iterdir())
+    paths += sorted((ROOT / "scripts" / "lessons" / "common").iterdir())
+    paths += sorted((ROOT / "tests" / "lessons").glob(f"test_{lesson[:2]}_*.py"))
+    paths += sorted((ROOT / "tests" / "lessons").glob("test_common_*.py"))
+    digest = hashlib.sha256()
+    for path in paths:
+        if path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def changed() -> list[str]:
+    """The lessons that are not as they were when all their mutants were last noticed."""
+    green = json.loads(GREEN.read_text()) if GREEN.exists() else {}
+    return [lesson for lesson in lessons() if green.get(lesson) != fingerprint(lesson)]
+
+
+def chosen(more: int = 5) -> list[Mutant]:
+    """Those of changed lessons, and five more: which ones, the hash of all sources decides."""
+    every = [mutant for lesson in lessons() for mutant in mutants(lesson)]
+    new = set(changed())
+    first = [mutant for mutant in every if mutant.lesson in new]
+    rest = [mutant for mutant in every if mutant.lesson not in new]
+    salt = "".join(map(fingerprint, lessons()))
+
+    def order(mutant: Mutant) -> str:
+        return hashlib.sha256(f"{salt}{mutant.lesson}{mutant.why}".encode()).hexdigest()
+
+    return first + sorted(rest, key=order)[:more]
+
+
+def trials(them: list[Mutant]) -> Iterator[Finding]:
+    """Two at a time, since much of a launch is waiting."""
+    with ThreadPoolExecutor(2) as pool:
+        yield from pool.map(trial, them)
+
+
+def table(findings: list[Finding]) -> str:
+    rows = []
+    for finding in findings:
+        mutant = finding.mutant
+        state = finding.problem or "noticed"
+        late = f", over {SECONDS} s" if finding.seconds > SECONDS else ""
+        rows.append(
+            f"{mutant.lesson[:2]} {mutant.program:16} {mutant.why:60} "
+            f"{finding.seconds:5.1f} s{late}  {mutant.judge}: {state}"
+        )
+    return "\n".join(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lessons", nargs="*", help="numbers; none: all")
+    parser.add_argument("--green", action="store_true", help="note which lessons were all green")
+    args = parser.parse_args()
+    names = [name for name in lessons() if not args.lessons or name[:2] in args.lessons]
+    every = [mutant for name in names for mutant in mutants(name)]
+    judges = {(mutant.lesson, mutant.judge): mutant for mutant in every}
+    with ThreadPoolExecutor(2) as pool:
+        states = list(pool.map(sound, judges.values()))
+    for state in filter(None, states):
+        print(state)
+    findings = []
+    for finding in trials(every):
+        findings.append(finding)
+        print(table([finding]), flush=True)
+        if finding.problem:
+            print("    " + "\n    ".join(finding.text.splitlines()[-15:]))
+    missed = [finding for finding in findings if finding.problem]
+    slow = sum(finding.seconds > SECONDS for finding in findings)
+    print(f"\n{len(findings)} mutants, {len(missed)} not noticed, {slow} over {SECONDS} s")
+    if args.green and not any(states):
+        bad = {finding.mutant.lesson for finding in missed}
+        green = json.loads(GREEN.read_text()) if GREEN.exists() else {}
+        green |= {name: fingerprint(name) for name in names if name not in bad}
+        GREEN.write_text(json.dumps(green, indent=1) + "\n")
+    return 1 if missed or any(states) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

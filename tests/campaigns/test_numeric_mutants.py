@@ -1,0 +1,82 @@
+"""Programs that compute something else are noticed: the mutants of changed lessons, and five more.
+
+Which those are, the sources decide (see `chosen`); `make mutants` tries all.
+"""
+
+import mutants
+import pytest
+from mutants import Mutant
+
+NOW = mutants.chosen()
+WORDS = Mutant("02_autograd", "why", "x.py", "a + b", "a - b", launch="x")
+
+
+@pytest.fixture(scope="module")
+def findings() -> dict[Mutant, mutants.Finding]:
+    return {finding.mutant: finding for finding in mutants.trials(NOW)}
+
+
+@pytest.mark.parametrize("mutant", NOW, ids=lambda m: f"{m.lesson[:2]} {m.program}: {m.why}")
+def test_a_program_that_computes_something_else_is_noticed(mutant: Mutant, findings: dict) -> None:
+    finding = findings[mutant]
+    assert not finding.problem, finding.text[-3000:]
+
+
+@pytest.mark.parametrize("lesson", mutants.lessons())
+def test_every_mutant_changes_one_line_that_is_there(lesson: str) -> None:
+    course = mutants.Course(mutants.ROOT)
+    for mutant in mutants.mutants(lesson):
+        text = course.program(mutant.program, True, lesson)
+        changed = mutants.broken(text, mutant)
+        pairs = zip(text.split("\n"), changed.split("\n"), strict=True)
+        assert sum(old != new for old, new in pairs) == 1, mutant.why
+
+
+def test_a_lesson_without_mutants_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(mutants, "DATA", mutants.DATA / "nowhere")
+    with pytest.raises(ValueError, match="every lesson has mutants"):
+        mutants.mutants("02_autograd")
+
+
+def test_a_line_that_is_not_there_once_is_refused() -> None:
+    assert mutants.broken("c = a + b", WORDS) == "c = a - b"
+    for text in ("", "a + b\na + b"):
+        with pytest.raises(ValueError, match="occurs"):
+            mutants.broken(text, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "problem"),
+    [
+        (1, "AssertionError: the gap is 0.1", ""),
+        (1, "E       assert 3 == 4", ""),
+        (1, "[rank1]: AssertionError", ""),
+        (0, "✗ not the mean", ""),
+        (0, "AssertionError is a word of this text", "not noticed"),
+        (0, "all fine", "not noticed"),
+        (1, "RuntimeError: shapes", "exit code 1, but by no assert and no ✗"),
+        (-1, "", "no end within"),
+    ],
+)
+def test_the_judge_can_tell(code: int, text: str, problem: str) -> None:
+    verdict = mutants.verdict(code, text)
+    assert verdict.startswith(problem) and bool(verdict) == bool(problem)
+
+
+def test_the_part_of_a_notebook_is_what_the_launch_rests_on() -> None:
+    cells = [
+        "N = 3",
+        "M = 4",
+        "from launch import result",
+        "!torchrun --nproc-per-node=2 a.py",
+        'a = result("a")["x"]',
+        "!torchrun --nproc-per-node=2 b.py --n {N}",
+        'b = result("b")',
+        "assert b == a",
+        "!torchrun --nproc-per-node=2 c.py",
+        'result("c")',
+    ]
+    assert mutants.part(cells, "b") == [cells[0], *cells[2:8]]
+    assert mutants.part(cells, "c", ("b",)) == [cells[0], cells[2], cells[5], *cells[8:]]
+    with pytest.raises(ValueError, match=r"no cell launches d\.py"):
+        mutants.part(cells, "d")

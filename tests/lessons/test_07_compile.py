@@ -1,0 +1,109 @@
+"""Lesson 07 where its notebook does not look: what a step, a mended function and DDP compute.
+
+The notebook compares the ways with each other; here each is compared with float64, by hand.
+"""
+
+import copy
+
+import pytest
+import torch
+from ranks import launch
+from torch import nn
+
+import breaks
+import speed
+import wrapped
+
+STEPS = 3
+
+# One launch: `wrapped` in the one way that compiles nothing, and the kernels written by hand.
+PROGRAM = f"""
+import sys
+import handmade
+import torch
+import wrapped
+
+sys.argv = ["wrapped", "--steps", "{STEPS + 1}"]
+wrapped.WAYS = ["wrap"]
+train = wrapped.train
+
+
+def keep(way, batches, place):
+    row, weights = train(way, batches, place)
+    torch.save({{"batches": batches, "weights": weights}}, f"rank{{place.rank}}.pt")
+    return row, weights
+
+
+wrapped.train = keep
+wrapped.main()
+handmade.main()
+"""
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The launch on two ranks."""
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "program.py").write_text(PROGRAM)
+    return launch(folder, 2, "program.py")
+
+
+def test_ddp_takes_the_mean_of_batches_that_differ(two):
+    first = torch.load(two.folder / "rank0.pt")
+    second = torch.load(two.folder / "rank1.pt")
+    assert not torch.equal(first["batches"], second["batches"]), "each rank has its own"
+    torch.manual_seed(0)
+    model = wrapped.layers().double()
+    start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x in torch.cat([first["batches"], second["batches"]], dim=1).double():
+        optimizer.zero_grad()
+        (model(x) - x).square().mean().backward()
+        optimizer.step()
+    right = nn.utils.parameters_to_vector(model.parameters()).detach()
+    way = (right - start).norm()
+    for rank in (first, second):
+        assert (rank["weights"] - right).norm() < 1e-3 * way
+
+
+def test_the_kernels_written_by_hand_equal_eager_mode(two):
+    for report in two.reports("handmade", 2):
+        assert report["difference"] < 1e-5
+        assert report["gap"] < 1e-5, "that of the exercise"
+        assert report["programs"] == 5
+
+
+@pytest.mark.parametrize("way", ["eager", "channels last", "compiled"])
+def test_a_step_is_one_of_sgd(way, monkeypatch):
+    torch.manual_seed(0)
+    model = speed.network()
+    right = copy.deepcopy(model).double()
+    monkeypatch.setattr(speed, "network", lambda: model)
+    x = torch.randn(16, 3, 32, 32)
+    y = torch.randint(10, (16,))
+    step = speed.training(speed.WAYS[way], x, y, speed.Counting("eager"))
+    optimizer = torch.optim.SGD(right.parameters(), 0.05)
+    for _ in range(STEPS):
+        step()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(right(x.double()), y).backward()
+        optimizer.step()
+    for parameter, expected in zip(model.parameters(), right.parameters(), strict=True):
+        torch.testing.assert_close(parameter.double(), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [1, 0.001, -1])
+def test_a_clipped_tensor_has_a_norm_of_at_most_one(factor):
+    x = factor * torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    y = x.double().sin()
+    right = (y / max(1, y.norm())).cos()
+    assert (y.norm() > 1) == (abs(factor) == 1), "both cases are tried"
+    for function in (breaks.clip, breaks.clip_mended):
+        torch.testing.assert_close(function(x).double(), right, rtol=1e-6, atol=1e-6)
+
+
+def test_the_judge_of_two_functions_can_tell():
+    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    assert breaks.equal(torch.sin, torch.sin, x)
+    for other in (torch.abs, torch.relu, lambda v: v.clamp(min=-0.01), lambda v: v.clamp(-0.5, 9)):
+        assert not breaks.equal(lambda v: v, other, x)

@@ -1,0 +1,127 @@
+"""The notebooks as they are committed: with outputs, clean ones, all from one machine."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from whole import SOLVED
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMITTED = sorted((ROOT / "notebooks").glob("*.ipynb")) + SOLVED
+
+
+def problems(notebook: NotebookNode, size: int) -> list[str]:
+    """What is wrong with a committed notebook of `size` bytes.
+
+    Its outputs are to be there, clean, and fit a screen.
+    """
+    found = []
+    outputs = notebook.metadata.get("course", {}).get("outputs", {})
+    if not {"torch", "device", "data", "code"} <= set(outputs):
+        found.append("no outputs, or not from a named machine")
+    if size >= 200_000 + sum(len(cell.source) for cell in notebook.cells):
+        found.append(f"{size} bytes: outputs are to stay below 200 kB")
+    for number, cell in enumerate(notebook.cells, 1):
+        if cell.cell_type != "code":
+            continue
+        text = "".join(output.get("text", "") for output in cell.outputs)
+        long = 60 if cell.source.startswith("!torchrun") and "Traceback" in text else 20
+        wrong = {
+            "was not run": not cell.execution_count,
+            "holds an error": any(output.output_type == "error" for output in cell.outputs),
+            "holds a warning": "Warning" in text,
+            "names a folder of the machine": re.search(r"/(tmp|home|root|work)/", text),
+            "is longer than a screen": len(text.splitlines()) > long,
+        }
+        found += [f"cell {number} {what}: {text}" for what, is_so in wrong.items() if is_so]
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", COMMITTED, ids=lambda path: str(path.relative_to(ROOT / "notebooks"))
+)
+def test_committed_outputs(path: Path) -> None:
+    assert not problems(nbformat.read(path, as_version=4), path.stat().st_size)
+
+
+def processors(notebooks: dict[str, NotebookNode]) -> dict[str, list[str]]:
+    """Processor → the notebooks whose outputs came from it; "none named" among them."""
+    found: dict[str, list[str]] = {}
+    for name, notebook in notebooks.items():
+        outputs = notebook.metadata.get("course", {}).get("outputs")
+        if outputs:
+            found.setdefault(outputs.get("processor") or "none named", []).append(name)
+    return found
+
+
+def test_all_outputs_come_from_one_processor() -> None:
+    """Times of different machines side by side would mislead; `make outputs` retakes them all."""
+    notebooks = {}
+    for path in COMMITTED:
+        name = path.relative_to(ROOT / "notebooks").with_suffix("").as_posix()
+        notebooks[name] = nbformat.read(path, as_version=4)
+    found = processors(notebooks)
+    assert len(found) == 1 and "none named" not in found, found
+
+
+def test_another_processor_is_noticed() -> None:
+    def made(**outputs) -> NotebookNode:
+        return new_notebook(metadata={"course": {"outputs": outputs}})
+
+    one = {"a": made(processor="X"), "b": made(processor="X"), "c": new_notebook()}
+    assert processors(one) == {"X": ["a", "b"]}
+    other = one | {"d": made(processor="Y"), "e": made(torch="2.15")}
+    assert processors(other) == {"X": ["a", "b"], "Y": ["d"], "none named": ["e"]}
+
+
+@pytest.fixture
+def committed() -> NotebookNode:
+    """A notebook with nothing wrong."""
+    output = new_output("stream", text="1\n")
+    launch = "!torchrun --standalone x.py"
+    cell = new_code_cell(launch, execution_count=1, outputs=[output])
+    outputs = {"torch": "2.15", "device": "CPU", "data": "none", "code": "0"}
+    return new_notebook(cells=[cell], metadata={"course": {"outputs": outputs}})
+
+
+def found_in(notebook: NotebookNode) -> list[str]:
+    return problems(notebook, len(nbformat.writes(notebook)))
+
+
+def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
+    assert found_in(committed) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (new_output("error", ename="E", evalue="", traceback=[]), "an error"),
+        (new_output("stream", text="UserWarning: old"), "a warning"),
+        (new_output("stream", text="see /tmp/torchelastic_x/log"), "a folder"),
+        (new_output("stream", text="line\n" * 21), "a screen"),
+        (new_output("stream", text="Traceback\n" * 61), "a screen"),
+        (new_output("stream", text="x" * 300_000), "200 kB"),
+    ],
+)
+def test_a_bad_output_is_noticed(committed: NotebookNode, output: NotebookNode, said: str) -> None:
+    committed.cells[0].outputs.append(output)
+    [problem] = found_in(committed)
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [("outputs", "no outputs"), ("device", "not from a named machine"), ("count", "was not run")],
+)
+def test_a_notebook_that_was_not_run_here_is_noticed(committed, missing: str, said: str) -> None:
+    if missing == "outputs":
+        committed.metadata.course.pop("outputs")
+    elif missing == "device":
+        committed.metadata.course.outputs.pop("device")
+    else:
+        committed.cells[0].execution_count = None
+    [problem] = found_in(committed)
+    assert said in problem

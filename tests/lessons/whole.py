@@ -1,0 +1,99 @@
+"""What tests run of each lesson: the solved notebook, then, in one kernel, what is unsolved."""
+
+import re
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook
+
+ROOT = Path(__file__).resolve().parents[2]
+SOLVED = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
+TITLES = ROOT / "tests" / "programs" / "titles.py"
+
+# In every launched program a deprecation is an error. Exceptions are torch's own, as
+# "message": torch version; and from Python 3.12 on, a word about forked ranks (run_forked.py).
+DEPRECATED = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
+NOT_OURS = {
+    "`torch.jit.script_method` is deprecated": "2.10, when Inductor is imported",
+    "This process": "2.10, when a process with threads forks",
+}
+FILTERS = [f"error::{kind}" for kind in DEPRECATED] + [f"ignore:{text}" for text in NOT_OURS]
+# Without leaving `os` behind, which a lesson may have forgotten to import.
+STRICT = f'__import__("os").environ["PYTHONWARNINGS"] = {",".join(FILTERS)!r}'
+
+UNSOLVED = "unsolved"  # the tag of cells that may say so
+NOT_YET = re.compile(r"\bnot (?:\w+ )?yet\b")  # what the check of an exercise says until it is done
+
+
+def sections(path: Path) -> dict[str, list[NotebookNode]]:
+    """The code cells under each heading."""
+    found: dict[str, list[NotebookNode]] = {}
+    heading = ""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            headings = re.findall(r"^#+ .*", cell.source, re.MULTILINE)
+            heading = headings[-1] if headings else heading
+        else:
+            found.setdefault(heading, []).append(cell)
+    return found
+
+
+def sources(cells: list[NotebookNode]) -> list[str]:
+    return [cell.source for cell in cells]
+
+
+def strict(cells: list[NotebookNode]) -> list[NotebookNode]:
+    """The same cells, and behind the one that begins to watch launches: deprecations are errors."""
+    made = []
+    for cell in cells:
+        made.append(cell)
+        if "from launch import" in cell.source:
+            made.append(new_code_cell(STRICT))
+    return made
+
+
+def both(solved: Path, folder: Path) -> Path:
+    """Write the solved notebook and, behind it, the unsolved sections that differ.
+
+    The workshop is unsolved only, as a class begins it: solved, its programs are those of the
+    lessons. In all of them deprecations are errors, and the title of a figure is printed, too, when
+    it says that something is not yet done.
+    """
+    stubs = sections(ROOT / "notebooks" / solved.name)
+    cells = [new_code_cell(TITLES.read_text())]
+    if solved.stem == "workshop":
+        for section in stubs.values():
+            for cell in section:
+                cell.metadata["tags"] = [*cell.metadata.get("tags", []), UNSOLVED]
+            cells += strict(section)
+    else:
+        whole = sections(solved)
+        for section in whole.values():
+            cells += strict(section)
+        differ = [name for name in whole if sources(whole[name]) != sources(stubs[name])]
+        assert len(differ) >= 2, "a lesson has at least two exercises"
+        for name in differ:
+            for source in sources(stubs[name]):
+                cells.append(new_code_cell(source, metadata={"tags": [UNSOLVED]}))
+    metadata = nbformat.read(solved, as_version=4).metadata
+    nbformat.write(new_notebook(cells=cells, metadata=metadata), folder / solved.name)
+    return folder / solved.name
+
+
+def printed(cell: NotebookNode) -> str:
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+def complaints(ran: NotebookNode) -> list[str]:
+    """What a notebook that ran to its end has wrong: a solved cell that says that it is not."""
+    found = []
+    for number, cell in enumerate(ran.cells, 1):
+        if cell.cell_type != "code":
+            continue
+        if not cell.execution_count:
+            found.append(f"cell {number} was not run: {cell.source[:80]}")
+        if UNSOLVED not in cell.metadata.get("tags", []):
+            lines = [line for line in printed(cell).splitlines() if NOT_YET.search(line)]
+            found += [f"cell {number} is solved, and prints “{line}”" for line in lines]
+    return found

@@ -1,0 +1,21 @@
+// Boxes of a slide that stand outside of it or behind the buttons, and texts wider than their box.
+(slide) => {
+    const box = slide.getBoundingClientRect();
+    const bar = document.querySelector("nav").getBoundingClientRect();
+    const phone = innerWidth < 700;
+    const floor = phone ? box.bottom - bar.height : box.bottom;
+    const wide = document.documentElement.scrollWidth > innerWidth;
+    const problems = wide ? ["the page is too wide"] : [];
+    for (const e of slide.querySelectorAll(":not(.art, .art *)")) {
+        if (!e.checkVisibility() || e.closest(".notes")) continue;
+        const { left, right, top, bottom } = e.getBoundingClientRect();
+        const aside = left < box.left - 1 || right > box.right + 1;
+        const out = aside || top < box.top || bottom > floor;
+        const text = e.innerText && !e.children.length;
+        const covered = !phone && text && right > bar.left && bottom > bar.top;
+        const inline = e.closest("svg") || getComputedStyle(e).display === "inline";
+        const cut = !inline && e.innerText && e.scrollWidth > e.clientWidth + 1;
+        if (out || covered || cut) problems.push(`${e.tagName}.${e.className} ${e.textContent}`);
+    }
+    return problems;
+}

@@ -1,0 +1,112 @@
+"""The deck and the handout in a real browser: how they look, on screens, on paper and to axe."""
+
+import json
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from deck import COUNT, LANGUAGES, RING, ROOT, SCREEN, SOURCE, STEPS, open_deck, press, script
+from playwright.sync_api import Browser, BrowserContext, Page
+
+SIZES = [(1280, 720), (1920, 1080), (1024, 768), (400, 800)]
+
+
+def test_languages_show_one_or_both(page: Page):
+    seen = []
+    for _ in range(4):
+        visible = page.locator("section.on [lang]:visible")
+        texts = visible.evaluate_all("texts => texts.map(text => text.lang)")
+        seen.append((set(texts), page.evaluate("document.documentElement.lang")))
+        press(page, "l")
+    both = ({"en", "zh-TW"}, "en")
+    assert seen == [both, ({"en"}, "en"), ({"zh-TW"}, "zh-TW"), both]
+
+
+def on_every_slide(page: Page, look: str) -> list[str]:
+    """What a look at each slide, and at each step of one, finds wrong."""
+    return page.evaluate(script("tour"), [look, COUNT + STEPS])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_overflows(context: BrowserContext, language: str):
+    """Each box stands within its slide, clear of the buttons; no text is wider than its box."""
+    page = open_deck(context, language=language)
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert not on_every_slide(page, script("overflow")), f"{width} × {height}"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_text_is_at_least_24_pixels_high(context: BrowserContext, language: str):
+    look = script("small_text")
+    page = open_deck(context, language=language)
+    assert not on_every_slide(page, look)
+    for view in ["n", "e", "Escape", "?"]:  # notes, editing, neither, keys
+        page.keyboard.press(view)
+        assert not page.evaluate(look)
+
+
+def test_bars_are_as_long_as_their_numbers_say(page: Page):
+    read = "bars => bars.map(bar => bar.style.getPropertyValue('--times'))"
+    ratios = re.findall(r'<span data-run="[^"]*#ratio">(.*?)</span>', SOURCE)
+    assert len(ratios) > 1
+    assert page.locator(".bar").evaluate_all(read) == ratios
+
+
+def test_axe_finds_nothing(context: BrowserContext):
+    """Contrast, names, landmarks, headings: each slide, and each view."""
+    page = open_deck(context)
+    Axe().run(page)  # leaves its script in the page
+
+    def check(what: str) -> None:
+        run = "axe.run({ resultTypes: ['violations'] })"
+        violations = page.evaluate(f"{run}.then((found) => found.violations)")
+        assert not violations, f"{what}: {json.dumps(violations, indent=1)}"
+
+    def show(number: int) -> None:
+        page.evaluate(f"location.hash = '#/{number}'")
+        counter = "document.querySelector('#counter').textContent"
+        page.wait_for_function(f"() => {counter}.startsWith('{number:02}')")
+
+    for number in range(1, COUNT + 1):
+        show(number)
+        check(f"slide {number}")
+    show(RING)
+    steps = "ArrowRight ArrowRight ArrowRight"
+    for keys in [steps, "n", "e", "Escape n o", "o ?", "Escape Home n", "n l l End"]:
+        for key in keys.split():
+            page.keyboard.press(key)
+        check(f"after {keys}")
+
+
+def test_motion_is_left_out_for_those_who_ask(browser: Browser):
+    for motion, name in [("reduce", "none"), ("no-preference", "appear")]:
+        with browser.new_context(viewport=SCREEN, reduced_motion=motion) as context:
+            slide = open_deck(context).locator("section.on")
+            assert slide.evaluate("s => getComputedStyle(s).animationName") == name
+
+
+def test_without_its_script_the_page_still_shows_all_slides(browser: Browser):
+    with browser.new_context(viewport=SCREEN, java_script_enabled=False) as context:
+        assert open_deck(context).locator("h1:visible").count() == COUNT
+
+
+@pytest.mark.parametrize("keys", ["o", "e n"])
+def test_print_gives_one_slide_a_page(page: Page, keys: str):
+    for key in keys.split():
+        page.keyboard.press(key)
+    pdf = page.pdf(prefer_css_page_size=True, print_background=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == COUNT
+    # 1280 × 720 at 96 to the inch.
+    assert set(re.findall(rb"/MediaBox\s*\[([^\]]*)\]", pdf)) == {b"0 0 960 540"}
+
+
+def test_the_handout_is_one_page_on_paper_and_fits_a_phone(context: BrowserContext):
+    page = open_deck(context, ROOT / "assets" / "handout.html")
+    pdf = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1
+    assert b"0 0 594.95996 841.91998" in pdf or b"0 0 595" in pdf  # A4
+    assert not Axe().run(page).response["violations"]
+    for width in (400, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width

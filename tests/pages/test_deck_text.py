@@ -1,0 +1,125 @@
+"""What the deck and the handout say: code, numbers, both languages, minutes, links."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from deck import COUNT, ROOT, SOURCE
+
+from build_course import Course
+from build_fill import excerpt
+from build_languages import INNOCENT, TAIWAN, simplified
+
+pytestmark = pytest.mark.quick
+
+HANDOUT = (ROOT / "assets" / "handout.html").read_text()
+CHINESE = "[\u3400-\u9fff]"
+
+# What each piece of code begins with, in the order of the slides: program, first line.
+ON_SLIDES = [
+    ("single.py", "optimizer.zero_grad()"),
+    ("single.py", "output = model(x)"),
+    ("single.py", "loss = criterion(output, y)"),
+    ("single.py", "loss.backward()"),
+    ("single.py", "optimizer.step()"),
+    ("ddp.py", "torchrun --standalone --nproc-per-node=2 ddp.py"),
+    ("average.py", "loss.backward()\nfor parameter in"),
+    ("ddp.py", "dist.init_process_group("),
+    ("ddp.py", "sampler = DistributedSampler("),
+    ("ddp.py", "ddp_model = DistributedDataParallel(model"),
+    ("ddp.py", "sampler.set_epoch(epoch)"),
+    ("ddp.py", "output = ddp_model(x)"),
+]
+
+
+def pieces(page: str) -> list[tuple[str, str]]:
+    """The pieces of code on a page: where they come from, as `ddp.py#L4-L4`, and what they say."""
+    return re.findall(r'<pre [^>]*?data-src="([^"]*)">(.*?)</pre>', page, re.DOTALL)
+
+
+def test_code_on_slides_is_the_programs_code():
+    shown = pieces(SOURCE)
+    assert [source.partition("#")[0] for source, _ in shown] == [name for name, _ in ON_SLIDES]
+    course = Course(ROOT)
+    for (source, text), (_, start) in zip(shown, ON_SLIDES, strict=True):
+        assert text == excerpt(course, source, "deck")
+        assert text.startswith(start), source
+        assert text[-1] in ")2", "a whole statement"
+
+
+def test_the_handout_shows_the_programs_lines():
+    shown = pieces(HANDOUT)
+    assert [source.partition("#")[0] for source, _ in shown] == [
+        "single.py",
+        "average.py",
+        "ddp.py",
+    ]
+    texts = [text for _, text in shown]
+    assert [text.count("\n") + 1 for text in texts] == [5, 3, 1]
+    assert texts[0].startswith("optimizer.zero_grad()")
+    assert texts[1].endswith("parameter.grad /= place.world_size")
+    assert HANDOUT.count("<tr>") == 10
+
+
+def test_numbers_on_slides_are_those_of_the_reference_run():
+    run = json.loads((ROOT / "assets" / "bench-2-cores.json").read_text())
+    rows = {row["row"]: row for row in run["rows"]} | {"machine": run["machine"]}
+    numbers = re.findall(r'<span data-run="bench-2-cores\.json#([^"]*)">(.*?)</span>', SOURCE)
+    assert len(numbers) == SOURCE.count("data-run=") == 9
+    for source, text in numbers:
+        row, field = source.split("#")
+        value = rows[row][field]
+        assert text == (str(value) if row == "machine" else f"{value:.2f}")
+
+
+def test_every_text_stands_in_both_languages_and_in_taiwans_words():
+    sections = re.findall(r"<section\b.*?</section>", SOURCE, re.DOTALL)
+    for number, section in enumerate(sections, 1):
+        english = re.findall(r'<(\w+)[^>]* lang="en">(.*?)</\1>', section)
+        chinese = re.findall(r'<(\w+)[^>]* lang="zh-TW">(.*?)</\1>', section)
+        slide = f"slide {number}"
+        assert [tag for tag, _ in english] == [tag for tag, _ in chinese], slide
+        words = [re.sub("<code>.*?</code>|<[^>]*>", " ", text) for _, text in chinese]
+        prose = INNOCENT.sub(" ", " ".join(words))
+        assert not [sign for sign in re.findall(CHINESE, prose) if simplified(sign)], slide
+        assert not [word for word in TAIWAN if word in prose], slide
+        assert not re.search(f"{CHINESE}[,;:!?]", prose), f"{slide}: full-width punctuation"
+        assert not re.search(CHINESE, " ".join(text for _, text in english)), slide
+
+
+def test_slides_follow_the_clock_and_all_have_notes():
+    minutes = [int(minute) for minute in re.findall(r'<section [^>]*data-minute="(\d+)"', SOURCE)]
+    assert len(minutes) == COUNT
+    assert SOURCE.count('\n<div class="notes">\n') == COUNT
+    assert minutes[0] == 0
+    assert minutes[-1] < 90
+    assert all(earlier < later for earlier, later in pairwise(minutes))
+
+
+def test_links_lead_to_the_lessons():
+    spans = r'<span lang="en">(.*?)</span> <span lang="zh-TW">(.*?)</span>'
+    links = re.findall(rf'href="([^"]*)"[^>]*><b>(\d\d)</b> {spans}', SOURCE)
+    assert [number for _, number, *_ in links] == [f"0{n}" for n in range(8)]
+    assert '<a href="../notebooks/workshop.ipynb"' in SOURCE
+    assert (ROOT / "notebooks" / "workshop.ipynb").exists()
+    for link, number, english, chinese in links:
+        assert re.fullmatch(rf"\.\./notebooks/{number}_\w+\.ipynb", link)
+        for source in (ROOT / "notebooks" / "src").glob(f"{number}_*.md"):
+            assert source.stem == Path(link).stem
+            assert f"# {number} · {english} · {chinese}\n" in source.read_text()
+
+
+def test_one_file_written_by_hand():
+    """Slides, then the style, then at most 250 lines of script, and nothing to fetch."""
+    parts = ("<main>", "</main>", "<style>", "</style>", "<script>", "</script>")
+    order = [SOURCE.index(part) for part in parts]
+    assert order == sorted(order)
+    assert SOURCE.endswith("</script></body></html>\n")
+    assert SOURCE.count("<script") == SOURCE.count("<style") == 1
+    script = SOURCE[order[4] : order[5]]
+    assert script.count("\n") <= 250
+    assert max(map(len, script.splitlines())) <= 130
+    fetches = r"[^-]src(set)?=|url\(|@import|https?://|fetch\(|XMLHttp|WebSocket|import\("
+    assert not re.search(fetches, SOURCE)

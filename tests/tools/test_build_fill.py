@@ -1,0 +1,128 @@
+"""What the build writes into the README, the slides and the heads of the notebooks."""
+
+import re
+
+import pytest
+from small_course import DECK, FIRST, LISTED, PROGRAM, SECOND, TABLES, Small
+
+pytestmark = pytest.mark.quick
+
+
+def links(text: str) -> list[str]:
+    """Where a line of badges leads, without the pictures themselves."""
+    found = re.findall(r"\]\((https[^)]*)\)", text)
+    return [link for link in found if not link.endswith(".svg")]
+
+
+def elsewhere(name: str, machine: str) -> list[str]:
+    """Where the badges of a notebook must lead, and the way back to its source."""
+    path = f"us/course/blob/main/notebooks/{name}.ipynb"
+    github = f"https://github.com/{path}"
+    kaggle = f"https://www.kaggle.com/notebooks/welcome?src={github}&accelerator={machine}"
+    return [kaggle, f"https://colab.research.google.com/github/{path}", github]
+
+
+@pytest.mark.parametrize(
+    "name", ["01_first", "solutions/01_first", "solutions/02_second", "workshop"]
+)
+def test_a_notebook_opens_elsewhere_with_two_gpus_and_leads_back(course: Small, name: str):
+    if name == "workshop":  # its title comes from a lesson
+        title = '<!-- #region tags=["workshop"] -->\n# Class · 課\n\nTwo ranks'
+        course.replace(FIRST, "Two ranks", title)
+        course.replace(FIRST, "在數數。\n", "在數數。\n<!-- #endregion -->\n")
+        assert course.build() == 0
+    notebook = course.notebook(name)
+    title, empty, badges, *_ = notebook.cells[0].source.splitlines()
+    assert title.startswith("# ") and not empty and badges.count("[![") == 2
+    assert links(badges) == elsewhere(name, "nvidiaTeslaT4")
+    assert notebook.metadata.kaggle == {
+        "accelerator": "nvidiaTeslaT4",
+        "isGpuEnabled": True,
+        "isInternetEnabled": True,
+        "language": "python",
+        "sourceType": "notebook",
+    }
+    assert notebook.metadata.accelerator == "GPU"
+    assert notebook.metadata.colab == {"gpuType": "T4"}
+
+
+def test_a_notebook_that_is_listed_with_other_settings_has_them(course: Small):
+    notebook = course.notebook("02_second")
+    assert links(notebook.cells[0].source) == elsewhere("02_second", "none")
+    assert notebook.metadata.kaggle.accelerator == "none"
+    assert not notebook.metadata.kaggle.isGpuEnabled
+    assert "accelerator" not in notebook.metadata
+
+
+def test_badges_leave_outputs_alone(course: Small):
+    course.run()
+    before = course.notebook()
+    course.replace(LISTED, "us/course", "them/lessons")
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    after = course.notebook()
+    assert all(course.outputs())
+    assert after.metadata.course.outputs == before.metadata.course.outputs
+    assert "github.com/them/lessons/" in after.cells[0].source
+
+
+def solved(name: str) -> str:
+    return f"[✓](notebooks/solutions/{name}.ipynb)"
+
+
+def test_the_readme_lists_the_lessons(course: Small):
+    begin = "<!-- lessons: filled by scripts/build.py -->\n"
+    table = course["README.md"].partition(begin)[2].partition("<!-- end -->")[0]
+    rows = table.splitlines()[2:]
+    title = "[The workshop](notebooks/workshop.ipynb)"
+    assert [re.sub(r" \| \[!.*?\) \| ", " | ", row) for row in rows] == [
+        f"| [01 First](notebooks/01_first.ipynb) | 第一課 | 5 | {solved('01_first')} |",
+        f"| [02 Second](notebooks/02_second.ipynb) | 第二課 | 7 | {solved('02_second')} |",
+        f"| {title} | 九十分鐘的工作坊 | 90 | {solved('workshop')} |",
+    ]
+    assert links(rows[0]) == elsewhere("01_first", "nvidiaTeslaT4")[:2]
+    assert links(rows[1]) == elsewhere("02_second", "none")[:2]
+    assert course["README.md"].endswith(TABLES[1] + "The end.\n")  # around it nothing changes
+
+
+def test_the_table_of_errors_leads_to_its_section(course: Small):
+    head = "| error · 錯誤 | section |\n| --- | --- |\n"
+    course["assets/errors.md"] = head + "| `it broke` | [How it breaks](02_second.ipynb) |\n"
+    course.replace(SECOND, "再來一次。\n", "再來一次。\n\n## How it breaks · 怎麼壞的\n")
+    course[FIRST] = course[FIRST].replace("\nWhat changes", "\n<!-- errors -->\n\nWhat changes", 1)
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    cells = course.notebook("02_second").cells
+    place = next(cell.id for cell in cells if "怎麼壞的" in cell.source)
+    row = f"02_second.ipynb#cell-id={place}) |"
+    linked = f"{head}| `it broke` | [How it breaks](notebooks/{row}\n<!-- end -->"
+    assert linked in course["README.md"]
+    for folder in ("", "solutions/"):
+        cells = course.notebook(f"{folder}01_first").cells
+        assert any(f"| `it broke` | [How it breaks]({row}" in cell.source for cell in cells)
+
+
+def test_the_deck_is_filled_by_region_and_by_lines(course: Small):
+    loop = (
+        "total = 0\nfor number in range(3):\n    if 0 &lt; number:\n        total += count(number)"
+    )
+    lines = "@record\ndef main() -&gt; None:"
+    assert f'<pre class="code" data-src="alpha.py#loop" id="a">{loop}</pre>' in course[DECK]
+    assert f'<pre data-src="alpha.py#L8-L9">{lines}</pre>' in course[DECK]
+
+
+def test_numbers_in_the_deck_are_filled_from_a_reference_run(course: Small):
+    cores = '<span class="n" data-run="bench.json#machine#cores">2</span>'
+    filled = f'"bench.json#two / one#ratio">1.88</span> on {cores}'
+    assert filled in course[DECK]
+    course.replace("assets/bench.json", "1.8765", "0.9")
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    assert filled.replace("1.88", "0.90") in course[DECK]
+
+
+def test_a_browser_writes_filled_code_as_the_build_does(course: Small):
+    """Quotes stay quotes: an export from the browser equals the file byte for byte."""
+    course.replace(PROGRAM, "total = 0", "total = len('\"') - 1")
+    assert course.build() == 0
+    assert "total = len('\"') - 1" in course[DECK]

@@ -1,0 +1,78 @@
+"""Outputs stay in a notebook while nothing changes that they depend on."""
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_output
+from small_course import FIRST, TOOLBOX, Small, code
+
+from build_outputs import keep_outputs
+
+pytestmark = pytest.mark.quick
+
+
+def test_outputs_stay_while_nothing_before_them_changes(course: Small):
+    course.run()
+    assert course.build("--check") == 0
+    course.replace(FIRST, "Two ranks count.", "Two ranks count on.")
+    assert course.build() == 0
+    assert all(course.outputs())
+    assert [cell.execution_count for cell in code(course.notebook())] == list(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ((FIRST, 'alpha = result("alpha")', 'alpha = result("alpha", rank=1)'), 6),
+        ((TOOLBOX, "return 0", "return 1"), 3),
+        ((FIRST, "UNUSED = 1\n", "UNUSED = 2\n"), 0),
+        ((FIRST, "guess = 6 * 7", "guess = 42"), 8),
+    ],
+    ids=["cell", "program", "parameters", "solution only"],
+)
+def test_stale_outputs_go_from_the_changed_cell_on(
+    course: Small, change: tuple[str, str, str], kept: int
+):
+    course.run()
+    whole = course.notebook().metadata.course.outputs
+    assert whole.torch == "2.10.0" and whole.device == "CPU"
+    course.replace(*change)
+    assert course.build() == 0
+    assert course.outputs() == [True] * kept + [False] * (8 - kept)
+    left = course.notebook().metadata.course.get("outputs", {})
+    assert (left == whole) == (kept == 8)
+    assert left.get("torch") == ("2.10.0" if kept else None)
+    assert course.build("--check") == 0
+
+
+def test_the_workshop_has_outputs_of_its_own(course: Small):
+    course.run("workshop")
+    course.replace(FIRST, "UNUSED = 1\n", "UNUSED = 2\n")
+    assert course.build() == 0
+    assert all(course.outputs("workshop")) and not any(course.outputs())
+
+
+def test_the_cell_that_papermill_injects_is_no_edit_and_its_outputs_are_not_taken(course: Small):
+    course.run()
+    built = course.code()
+    injected = course.notebook()
+    extra = new_code_cell("# Parameters\nSTEPS = 1", metadata={"tags": ["injected-parameters"]})
+    injected.cells.insert(2, extra)
+    nbformat.write(injected, course.path("01_first"))
+    assert course.build() == 0
+    assert course.code() == built
+    assert course.outputs() == [True] + [False] * 7
+
+
+def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
+    executed = course.notebook()
+    first = code(executed)[0]
+    pieces = ["rank 0\r\nrank", " 1\r", "\n10 %\r", "100 %\r\n"]
+    first.outputs = [new_output("stream", name="stdout", text=text) for text in pieces]
+    first.outputs.append(new_output("stream", name="stderr", text="a"))
+    first.outputs.append(new_output("display_data", {"text/plain": "b"}))
+    committed = course.notebook()
+    keep_outputs(executed, committed)
+    kept = code(committed)[0].outputs
+    assert [output.output_type for output in kept] == ["stream", "stream", "display_data"]
+    assert [output.get("text") for output in kept[:2]] == ["rank 0\nrank 1\n100 %\n", "a"]
+    assert "outputs" not in committed.metadata.course  # no machine is known

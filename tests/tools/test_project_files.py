@@ -1,0 +1,101 @@
+"""The small files around the course: what runs on GitHub, and what is installed where."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.quick
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+# What the project was asked to use, by its names.
+ASKED = {"torch", "torchvision", "jupyter", "nbconvert", "matplotlib", "papermill"}
+
+
+def check(path: Path, schema: str = "github-workflows") -> subprocess.CompletedProcess:
+    """Against a published schema that check-jsonschema ships."""
+    command = [Path(sys.executable).parent / "check-jsonschema", "--builtin-schema"]
+    command += [f"vendor.{schema}", path]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_is_one_to_github(path: Path) -> None:
+    checked = check(path)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_a_broken_workflow_is_noticed(tmp_path: Path) -> None:
+    text = WORKFLOWS[0].read_text()
+    (tmp_path / "broken.yml").write_text(text.replace("runs-on:", "run-on:"))
+    assert check(tmp_path / "broken.yml").returncode == 1
+
+
+def test_the_citation_can_be_read() -> None:
+    checked = check(ROOT / "CITATION.cff", "citation-file-format")
+    assert checked.returncode == 0, checked.stdout
+
+
+def uses(text: str) -> list[str]:
+    return re.findall(r"uses: (\S+ .*)", text)
+
+
+def steps(path: Path) -> list[str]:
+    """The commands that a workflow runs."""
+    jobs = yaml.safe_load(path.read_text())["jobs"].values()
+    return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_by_commit(path: Path) -> None:
+    """A tag can be moved to other code, a commit cannot."""
+    for use in uses(path.read_text()):
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", use), use
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_calls_targets_that_exist(path: Path) -> None:
+    called = [word for step in steps(path) for word in re.findall(r"\bmake ([a-z-]+)", step)]
+    assert called or path.stem == "pages"
+    assert set(called) <= set(TARGETS)
+
+
+def test_workflows_test_render_and_look_at_the_newest_torch() -> None:
+    commands = [command for path in WORKFLOWS for command in steps(path)]
+    for command in ("make test", "make run", "make test CONSTRAINTS=/dev/null", "make test-kaggle"):
+        assert command in commands
+
+
+def wanted(path: Path) -> set[str]:
+    lines = path.read_text().splitlines()
+    return {re.split(r"[<>=]", line)[0].lower() for line in lines if line and line[0] != "#"}
+
+
+def test_requirements_name_what_was_asked_for() -> None:
+    assert wanted(ROOT / "requirements.txt") >= ASKED
+
+
+def test_every_requirement_has_a_tested_version() -> None:
+    tested = {re.sub("[-_.]+", "-", name) for name in wanted(ROOT / "constraints.txt")}
+    for path in (ROOT / "requirements.txt", ROOT / "tests" / "requirements.txt"):
+        assert wanted(path) <= tested, path.name
+
+
+def test_the_container_installs_as_the_readme_says() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    target = container["postCreateCommand"].removeprefix("make ")
+    assert f"\n{target}:" in (ROOT / "Makefile").read_text()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert project == citation == newest

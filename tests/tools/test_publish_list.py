@@ -1,0 +1,183 @@
+"""The list of Kaggle notebooks: what it may say, and one clear line for each mistake."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import publish_list
+
+pytestmark = pytest.mark.quick
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULTS = {
+    "language": "python",
+    "kernel_type": "notebook",
+    "is_private": True,
+    "enable_gpu": True,
+    "enable_internet": True,
+    "machine_shape": "NvidiaTeslaT4",
+    "dataset_sources": ["pankrzysiu/cifar10-python"],
+}
+FIRST = {
+    "title": "A course 01 First",
+    "slug": "a-course-01-first",
+    "code_file": "notebooks/01_first.ipynb",
+}
+SECOND = {
+    "title": "A course 02 Second",
+    "slug": "a-course-02-second",
+    "code_file": "notebooks/02_second.ipynb",
+}
+TWO = "kernel 2 (notebooks/02_second.ipynb)"
+ABSENT = object()
+UNKNOWN = "Unevaluated properties are not allowed"
+
+# What is changed in each place, its new value, and the line that must be said about it.
+IN_SECOND = {
+    "unknown key": ("enable_gpus", True, f"{TWO}: {UNKNOWN} ('enable_gpus' was"),
+    "no title": ("title", ABSENT, f"{TWO}: 'title' is a required property"),
+    "no slug": ("slug", ABSENT, f"{TWO}: 'slug' is a required property"),
+    "no file": ("code_file", ABSENT, "kernel 2: 'code_file' is a required property"),
+    "wrong machine": ("machine_shape", "nvidiaTeslaT4", f"{TWO}, machine_shape: 'NvidiaTeslaT4'"),
+    "slug unlike title": ("slug", "a-course-2", f"{TWO}, slug: Kaggle makes “a-course-02-second”"),
+    "slug in capitals": ("slug", "A-course-02", f"{TWO}, slug: 'A-course-02' does not match"),
+    "duplicate file": ("code_file", FIRST["code_file"], "code_file: kernel 1 has the same"),
+    "missing file": ("code_file", "notebooks/03.ipynb", "code_file: there is no such file. Run"),
+    "file elsewhere": ("code_file", "../x.ipynb", "code_file: '../x.ipynb' does not match"),
+    "title too short": ("title", "DDP", f"{TWO}, title: 'DDP' is too short. Kaggle takes 5 to 50"),
+    "title too long": ("title", "A course " * 6, "is too long. Kaggle takes 5 to 50"),
+    "boolean as number": ("is_private", 1, f"{TWO}, is_private: 1 is not of type 'boolean'. Write"),
+}
+IN_DEFAULTS = {
+    "unknown default": ("gpu", True, f"defaults: {UNKNOWN} ('gpu' was"),
+    "title as a default": ("title", "A course", f"defaults: {UNKNOWN} ('title' was"),
+    "missing default": ("enable_internet", ABSENT, "defaults: 'enable_internet' is a required"),
+    "wrong default": ("machine_shape", "NvidiaTeslaT4x2", "machine_shape: 'NvidiaTeslaT4' was"),
+    "boolean as text": ("enable_gpu", "true", "enable_gpu: 'true' is not of type 'boolean'. Write"),
+    "one data set": ("dataset_sources", "a/b", "dataset_sources: 'a/b' is not of type 'array'"),
+    "data without owner": ("dataset_sources", ["cifar10"], "item 1: 'cifar10' does not match"),
+    "pinning": ("docker_image_pinning_type", "newest", "type: 'newest' is not one of ['original'"),
+    "language": ("language", "Python", "defaults, language: 'python' was expected"),
+    "type": ("kernel_type", "script", "defaults, kernel_type: 'notebook' was expected"),
+}
+AT_THE_TOP = {
+    "unknown key at the top": ("kernel", [], f": {UNKNOWN} ('kernel' was unexpected)"),
+    "no owner": ("owner", ABSENT, ": 'owner' is a required property"),
+    "owner with a slash": ("owner", "a/b", ", owner: 'a/b' does not match"),
+    "repository alone": ("repository", "course", ", repository: 'course' does not match"),
+    "repository as a link": (
+        "repository",
+        "https://github.com/a/b",
+        ", repository: 'https://github",
+    ),
+    "no notebook": ("kernels", [], "kernels: [] should be non-empty"),
+    "entry as text": ("kernels", [FIRST, "02.ipynb"], "kernel 2: '02.ipynb' is not of type"),
+    "duplicate slug": (
+        "kernels",
+        [FIRST, FIRST | {"code_file": "notebooks/02_second.ipynb"}],
+        "slug: kernel 1 has",
+    ),
+}
+MISTAKES = {
+    name: (path, *mistake)
+    for path, mistakes in [
+        (("kernels", 1), IN_SECOND),
+        (("defaults",), IN_DEFAULTS),
+        ((), AT_THE_TOP),
+    ]
+    for name, mistake in mistakes.items()
+}
+
+
+def write(root: Path, listed: dict) -> None:
+    (root / publish_list.NAME).write_text(json.dumps(listed))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A course of two notebooks and its list, without a mistake."""
+    (tmp_path / "notebooks").mkdir()
+    for kernel in (FIRST, SECOND):
+        (tmp_path / kernel["code_file"]).touch()
+    listed = {"owner": "somebody", "repository": "us/course", "defaults": DEFAULTS}
+    write(tmp_path, listed | {"kernels": [FIRST, SECOND]})
+    return tmp_path
+
+
+def complaint(root: Path, built: bool = True) -> str:
+    with pytest.raises(publish_list.MetadataError) as caught:
+        publish_list.load(root, built)
+    return str(caught.value)
+
+
+def test_the_real_list_has_every_notebook_once():
+    listed = [kernel["code_file"] for kernel in publish_list.load(ROOT)["kernels"]]
+    there = [path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").rglob("*.ipynb")]
+    assert sorted(listed) == sorted(name for name in there if ".ipynb_checkpoints" not in name)
+
+
+def test_a_kernel_has_the_defaults_and_what_it_sets_itself(root: Path):
+    listed = json.loads((root / publish_list.NAME).read_text())
+    own = {"is_private": False, "dataset_sources": [], "docker_image_pinning_type": "original"}
+    listed["kernels"][1] |= own
+    write(root, listed)
+    first, second = publish_list.load(root, built=True)["kernels"]
+    assert first == DEFAULTS | FIRST
+    assert second == DEFAULTS | SECOND | own
+
+
+@pytest.mark.parametrize(("path", "key", "value", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_told_in_one_line(root: Path, path: tuple, key: str, value, message: str):
+    listed = json.loads((root / publish_list.NAME).read_text())
+    place = listed
+    for part in path:
+        place = place[part]
+    if value is ABSENT:
+        del place[key]
+    else:
+        place[key] = value
+    write(root, listed)
+    line = complaint(root)
+    assert message in line and line.startswith(publish_list.NAME)
+    assert len(line.splitlines()) == 1
+    assert line.endswith(".") and len(line) < 300
+
+
+def test_several_mistakes_are_told_at_once(root: Path):
+    listed = json.loads((root / publish_list.NAME).read_text())
+    listed["kernels"][0]["titel"] = ""
+    listed["defaults"]["enable_gpu"] = "yes"
+    write(root, listed)
+    assert len(complaint(root).splitlines()) == 2
+
+
+DAMAGES = {
+    "no JSON": (lambda text: text[:-1], "should be (Expecting"),
+    "a list": (lambda text: "[]", "is not of type 'object'"),
+    "a key twice": (
+        lambda text: text.replace("{", '{"owner": "a", ', 1),
+        "“owner” stands there twice",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
+def test_an_unreadable_list(root: Path, damage, message: str):
+    path = root / publish_list.NAME
+    path.write_text(damage(path.read_text()))
+    line = complaint(root)
+    assert message in line and len(line.splitlines()) == 1
+
+
+def test_a_missing_list(root: Path):
+    (root / publish_list.NAME).unlink()
+    line = complaint(root)
+    assert "No such file" in line and len(line.splitlines()) == 1
+
+
+def test_before_the_build_no_notebook_needs_to_be_there(root: Path):
+    shutil.rmtree(root / "notebooks")
+    assert len(publish_list.load(root)["kernels"]) == 2
+    assert len(complaint(root, built=True).splitlines()) == 2

@@ -1,0 +1,182 @@
+"""The parts of scripts/run.py, each called alone."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+import run_machine
+from run import choose
+from run_machine import CALM, wait_until_calm
+from run_notebook import NOTEBOOKS, Run, ranks_lines
+from run_outputs import budget, index
+from run_processes import Work
+
+RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
+LAUNCH = "!torchrun --standalone --nproc-per-node=2 hang.py"
+WORK = Work("COURSE_TEST", "a mark", Path())
+
+# ---- what failed, and where
+
+
+def test_after_a_failed_launch_the_ranks_own_message_is_told(tmp_path):
+    printed = ["rank 0 begins\n", *["a step\n"] * 30, "\x1b[31mValueError: the cause\x1b[0m\n"]
+    printed.append("E1121 03:43:28 failed (exitcode: 1)\n")
+    launch = new_code_cell(LAUNCH, outputs=[new_output("stream", text="".join(printed))])
+    reason = "hang.py failed (exit code 1)."
+    error = new_output("error", ename="LaunchError", evalue=reason, traceback=[])
+    reading = new_code_cell('run = result("hang")\nrun', outputs=[error])
+    for cell in (launch, reading):
+        cell.metadata["papermill"] = {"start_time": "2026-01-01"}
+    nbformat.write(new_notebook(cells=[launch, reading]), tmp_path / "executed.ipynb")
+    run = Run(Path("hang.ipynb"), tmp_path, WORK, "0-", 30, 2, {})
+    run.diagnose(False, [])
+    told = run.problem.splitlines()
+    assert told[0] == 'in cell 2: run = result("hang")'
+    assert told[-3:] == ["a step", "ValueError: the cause", reason]
+    assert len(told) == 21
+
+
+def test_after_a_failed_forked_launch_torchruns_word_for_the_rank_is_told():
+    place = "E1122 08:41:54.799000 6166 torch/distributed/elastic/multiprocessing/api.py:836]"
+    report = ["failed (exitcode: 1)", "", "-- Process 1 terminated with the following error:"]
+    report += ["Traceback (most recent call last):", "ValueError: the cause", "", "the end"]
+    lines = ["rank 0 begins", *[f"{place} {line}".rstrip() for line in report], "torchrun FAILED"]
+    text = "\r\n".join(lines)
+    launch = new_code_cell(LAUNCH, outputs=[new_output("stream", text=text)])
+    assert ranks_lines([launch]) == ["rank 0 begins", *report[2:5]]
+
+
+# ---- what to run
+
+
+def test_choosing_lessons():
+    lessons = sorted(NOTEBOOKS.glob("*.ipynb"))
+    solutions = sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
+    assert list(choose([])) == list(choose([""])) == lessons
+    assert list(choose(["solutions/"])) == solutions
+    assert list(choose(["", "solutions/"])) == lessons + solutions
+    path = lessons[0]
+    number = path.name[:2]
+    for names in ([number], [str(path)], [number, str(path)]):
+        assert list(choose(names)) == [path]
+    assert list(choose([f"solutions/{number}"])) == [path.parent / "solutions" / path.name]
+
+
+def test_unusable_input_is_told_in_one_line(tmp_path):
+    for name, text in {"text": "not a notebook", "shape": "{}", "list": "[]"}.items():
+        (tmp_path / f"{name}.ipynb").write_text(text)
+    good = tmp_path / "good.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell("1")]), good)
+    without = "import runpy, sys; sys.modules['jupytext'] = None; "  # it cannot be imported then
+    without += (
+        f"sys.path[0] = {str(RUN.parent)!r}; runpy.run_path({str(RUN)!r}, run_name='__main__')"
+    )
+    site = ["--site", tmp_path / "site"]
+    cases = [
+        ([RUN, "99", *site], "no lesson begins with “99”", "03_"),
+        ([RUN, tmp_path / "text.ipynb", *site], "text.ipynb", "make build"),
+        ([RUN, tmp_path / "shape.ipynb", *site], "shape.ipynb", "make build"),
+        ([RUN, tmp_path / "list.ipynb", *site], "list.ipynb", "make build"),
+        ([RUN, good, "--site", good], "good.ipynb", "--site"),
+        ([RUN, good, *site, "--executed", good], "good.ipynb", "--executed"),
+        (["-c", without, good, "--outputs", *site], "jupytext", "make outputs"),
+    ]
+    for command, *expected in cases:
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        for text in expected:
+            assert text in done.stderr
+
+
+# ---- what goes back into the repository
+
+
+def test_a_table_of_errors_links_the_lesson():
+    table = "| error | section | remedy |\n| --- | --- | --- |\n"
+    table += "| `a [0]` | One at a time | mend it · 修好 |"
+    data = [{"output_type": "stream", "text": "x"}, {"data": {"text/markdown": [table]}}]
+    prose = {"cell_type": "markdown", "metadata": {}, "source": ["## One at a time · 一"]}
+    code = {"metadata": {"tags": ["index"]}, "source": [], "outputs": data}
+    linked = "| `a [0]` | [One at a time](12_x.ipynb) | mend it · 修好 |"
+    assert index([prose, code], "12_x").splitlines()[2:] == [linked]
+    assert index([prose], "12_x") == ""
+
+
+def test_the_run_sheets_times():
+    cells = []
+    for text, seconds in [
+        ("1 + 1", 0.4),
+        (LAUNCH, 7.6),
+        ("result('hang')", 1.3),
+        ("# never", None),
+    ]:
+        cells.append({"source": [text], "metadata": {"papermill": {"duration": seconds}}})
+    rows = json.loads(budget(cells, {"processor": "X"}))
+    assert rows["machine"]["processor"] == "X"
+    assert [(row["row"], row["seconds"]) for row in rows["rows"]] == [
+        ("hang on 2", 8),
+        ("launches", 8),
+        ("other cells", 2),
+    ]
+
+
+# ---- a calm machine
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(run_machine.os, "cpu_count", lambda: 2)
+
+
+def test_a_busy_machine_is_waited_for(two_cores, capsys):
+    looks = iter([1.1, CALM - 0.01, CALM])
+    assert wait_until_calm("03", lambda: next(looks), threading.Event(), pause=0.01)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("03: waits for a calm machine (two processes come 1.10 × as far")
+
+
+def test_a_machine_that_stays_busy_is_told_and_taken(two_cores, capsys):
+    looks = []
+    stopped = threading.Event()
+    calm = wait_until_calm("03", lambda: looks.append(1) or 1.0, stopped, patience=0.1, pause=0.04)
+    assert not calm
+    assert 2 <= len(looks) <= 4
+    assert "still busy" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_an_interrupted_wait_ends_at_once(two_cores):
+    stopped = threading.Event()
+    stopped.set()
+    begun = time.monotonic()
+    assert not wait_until_calm("03", lambda: 1.0, stopped)
+    assert time.monotonic() - begun < 5
+
+
+def test_one_core_is_not_asked(monkeypatch):
+    monkeypatch.setattr(run_machine.os, "cpu_count", lambda: 1)
+    assert wait_until_calm("03", lambda: 1 / 0, threading.Event())
+
+
+def test_two_spinners_beside_busy_ones_come_less_far(monkeypatch):
+    """On any machine: a spinner on each core leaves two of ours about half of one core each."""
+    monkeypatch.setattr(run_machine, "SECONDS", 1.0)
+    command = [sys.executable, run_machine.__file__, "--spin", "60"]
+    others = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(os.cpu_count())]
+    try:
+        assert 0 < run_machine.speedup({}) < CALM
+    finally:
+        for process in others:
+            process.kill()
+            process.wait()
