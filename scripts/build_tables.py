@@ -19,7 +19,7 @@ HEAD = [
 
 def row(course: Course, english: str, chinese: str, minutes: int, stem: str) -> str:
     link = f"notebooks/{stem}.ipynb"
-    badges = publish_list.badges(course.listed, link)
+    badges = publish_list.badges(course.listed, link, named=True)
     solution = f"[✓](notebooks/solutions/{stem}.ipynb)"
     return f"| [{english}]({link}) | {chinese} | {minutes} | {badges} | {solution} |"
 
@@ -36,6 +36,8 @@ def lessons_table(course: Course) -> str:
     cells = [cell for source in course.sources.values() for cell in source.cells]
     if any("workshop" in tags(cell) for cell in cells):
         rows.append(row(course, "The workshop", "九十分鐘的工作坊", 90, "workshop"))
+    rows.append("")
+    rows += [f"[{place}]: {picture}" for place, picture in publish_list.PICTURES.items()]
     return "\n".join(rows) + "\n"
 
 

@@ -123,13 +123,25 @@ def source(listed: dict, code_file: str) -> str:
     return f"https://github.com/{listed['repository']}/blob/main/{code_file}"
 
 
-def badges(listed: dict, code_file: str) -> str:
-    """Links that open a notebook on Kaggle, with its two GPUs chosen, and on Colab."""
+PICTURES = {
+    "kaggle": "https://kaggle.com/static/images/open-in-kaggle.svg",
+    "colab": "https://colab.research.google.com/assets/colab-badge.svg",
+}
+
+
+def addresses(listed: dict, code_file: str) -> dict[str, str]:
+    """Where a notebook opens: on Kaggle, with its two GPUs chosen, and on Colab."""
     machine = accelerator(settings(listed, code_file))
     github = source(listed, code_file)
     kaggle = f"https://www.kaggle.com/notebooks/welcome?src={github}&accelerator={machine}"
     colab = f"https://colab.research.google.com/github/{listed['repository']}/blob/main/{code_file}"
-    return (
-        f"[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]({kaggle}) "
-        f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})"
-    )
+    return {"kaggle": kaggle, "colab": colab}
+
+
+def badges(listed: dict, code_file: str, named: bool = False) -> str:
+    """Links that open a notebook on Kaggle and Colab; `named`: a page gives the pictures once."""
+    links = []
+    for place, address in addresses(listed, code_file).items():
+        picture = f"[{place}]" if named else f"({PICTURES[place]})"
+        links.append(f"[![Open in {place.capitalize()}]{picture}]({address})")
+    return " ".join(links)

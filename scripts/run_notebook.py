@@ -187,7 +187,7 @@ class Run:
         lines = printed(cell)
         if errors and errors[0]["ename"] == "LaunchError":
             # The cause was printed by the launch before this cell.
-            launches = [c for c in cells[:number] if source(c).startswith("!torchrun")]
+            launches = [c for c in cells[:number] if source(c).startswith("!")]
             lines = [*ranks_lines(launches), errors[0]["evalue"]]
         elif not errors and not late:
             lines += log[-1:]  # as when the kernel died

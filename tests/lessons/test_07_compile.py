@@ -11,6 +11,7 @@ from ranks import launch
 from torch import nn
 
 import breaks
+import fusion
 import speed
 import wrapped
 
@@ -90,6 +91,16 @@ def test_a_step_is_one_of_sgd(way, monkeypatch):
         optimizer.step()
     for parameter, expected in zip(model.parameters(), right.parameters(), strict=True):
         torch.testing.assert_close(parameter.double(), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_six_operations_read_and_write_twelve_tensors():
+    x = torch.randn(1000)
+    with fusion.Traffic() as traffic:
+        y = fusion.chain(x)
+    right = ((x.double() * 1.5 + 0.5).abs().sqrt() - 1).clamp(min=0)
+    torch.testing.assert_close(y.double(), right, rtol=1e-5, atol=1e-6)
+    assert traffic.operations == ["mul", "add", "abs", "sqrt", "sub", "relu"]
+    assert traffic.bytes == 6 * (4000 + 4000), "each operation reads one tensor and writes one"
 
 
 @pytest.mark.parametrize("factor", [1, 0.001, -1])

@@ -20,7 +20,8 @@ import seedset
 import vanish
 from dtypes import FORMATS, best_dtype, bits, spacing, units
 
-GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
+GPU = torch.device("cuda:0")
+CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -60,24 +61,31 @@ def test_a_cpu_tells_its_units_in_its_flags(said, best, monkeypatch, tmp_path) -
 
 
 def test_spacing_is_the_way_to_the_next_number() -> None:
-    values = (torch.rand(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 30 - 20).exp2()
+    generator = torch.Generator().manual_seed(0)
+    powers = torch.rand(2000, generator=generator, dtype=torch.float64) * 30 - 20
+    values = powers.exp2()
     for name in ("fp32", "bf16"):  # torch has no nextafter for fp16 on every device
         x = values.to(FORMATS[name])
         following = torch.nextafter(x, torch.full_like(x, torch.inf)).double() - x.double()
         assert spacing(values.tolist(), FORMATS[name]) == following.tolist()
     fraction = 10
-    x = values[values > 2**-14].to(torch.float16)  # normal numbers of fp16: the rule that the lesson gives
-    assert spacing(x.tolist(), torch.float16) == (x.double().log2().floor() - fraction).exp2().tolist()
+    x = values[values > 2**-14].to(torch.float16)  # normal numbers: the rule that the lesson gives
+    right = (x.double().log2().floor() - fraction).exp2()
+    assert spacing(x.tolist(), torch.float16) == right.tolist()
 
 
 def test_bf16_is_fp32_with_its_last_sixteen_bits_rounded_away() -> None:
-    assert (bits(1.0, torch.float32), bits(-2.0, torch.bfloat16)) == ("0 01111111 " + 23 * "0", "1 10000000 0000000")
+    assert bits(1.0, torch.float32) == "0 01111111 " + 23 * "0"
+    assert bits(-2.0, torch.bfloat16) == "1 10000000 0000000"
     for value in torch.randn(500, generator=torch.Generator().manual_seed(0)).tolist():
-        whole, half = (int(bits(value, dtype).replace(" ", ""), 2) for dtype in (torch.float32, torch.bfloat16))
+        whole = int(bits(value, torch.float32).replace(" ", ""), 2)
+        half = int(bits(value, torch.bfloat16).replace(" ", ""), 2)
         assert abs(whole - half * 2**16) <= 2**15
 
 
-def step(scaler: torch.amp.GradScaler, w: torch.Tensor, optimizer: torch.optim.Optimizer, factor: float) -> None:
+def step(
+    scaler: torch.amp.GradScaler, w: torch.Tensor, optimizer: torch.optim.Optimizer, factor: float
+) -> None:
     optimizer.zero_grad()
     scaler.scale((factor * w).sum()).backward()
     scaler.step(optimizer)
@@ -92,11 +100,13 @@ def test_what_the_last_section_says_of_the_scaler() -> None:
     step(scaler, w, optimizer, float("inf"))
     with pytest.warns(UserWarning, match=r"lr_scheduler.step\(\)` before `optimizer.step"):
         scheduler.step()  # the first step was skipped
-    assert w.tolist() == [1, 1] and optimizer.param_groups[0]["lr"] == 0.05  # and was counted all the same
+    assert w.tolist() == [1, 1]
+    assert optimizer.param_groups[0]["lr"] == 0.05, "it was counted all the same"
 
     resumed = torch.amp.GradScaler("cpu")
     resumed.load_state_dict(scaler.state_dict())
-    assert resumed.get_scale() == scaler.get_scale() == 2.0**15 and torch.amp.GradScaler("cpu").get_scale() == 2.0**16
+    assert resumed.get_scale() == scaler.get_scale() == 2.0**15
+    assert torch.amp.GradScaler("cpu").get_scale() == 2.0**16
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")

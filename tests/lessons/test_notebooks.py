@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import stamps
 from nbformat.v4 import new_code_cell, new_notebook
-from whole import SOLVED, STRICT, both, complaints
+from whole import SOLVED, STRICT, TITLES, both, complaints
 
 import rooms
 
@@ -99,3 +99,18 @@ def test_a_deprecated_call_is_caught(tmp_path: Path) -> None:
     assert told["strict"].startswith('FAILED in cell 6: result("old")')
     page = (tmp_path / "site" / "strict.html").read_text()
     assert "FutureWarning: `torch.cuda.amp.autocast" in page
+
+
+def test_a_figures_title_is_printed(tmp_path: Path) -> None:
+    """In a kernel, with the figures' own callback behind ours."""
+    plot = "%matplotlib inline\nimport matplotlib.pyplot as plt\nfigure, ax = plt.subplots()\n"
+    sources = [TITLES.read_text(), plot + 'ax.set_title("not yet: two models", loc="left");']
+    sources.append('plt.subplots()[1].set_title("✓ one model");')
+    path = tmp_path / "figures.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources]), path)
+    convert = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
+    subprocess.run([*convert, "--inplace", path], check=True, capture_output=True, timeout=120)
+    cells = nbformat.read(path, as_version=4).cells
+    kinds = [[output.output_type for output in each.outputs] for each in cells]
+    assert kinds == [[], ["stream", "display_data"], ["display_data"]]
+    assert cells[1].outputs[0].text == "A figure's title: not yet: two models\n"

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -11,7 +9,9 @@ import pytest
 import stamps
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from test_notebooks import results
-from whole import TITLES, UNSOLVED, complaints
+from whole import UNSOLVED, complaints
+
+pytestmark = pytest.mark.quick
 
 
 def cell(text: str, *tags: str, count: int | None = 1):
@@ -37,24 +37,17 @@ def test_a_solved_notebook_does_not_say_not_yet(ran, said: list[str]) -> None:
     assert all(one.startswith(start) for one, start in zip(found, said, strict=True))
 
 
-def test_a_figures_title_is_printed(tmp_path: Path) -> None:
-    """In a kernel, with the figures' own callback behind ours."""
-    plot = "%matplotlib inline\nimport matplotlib.pyplot as plt\nfigure, ax = plt.subplots()\n"
-    sources = [TITLES.read_text(), plot + 'ax.set_title("not yet: two models", loc="left");']
-    sources.append('plt.subplots()[1].set_title("✓ one model");')
-    path = tmp_path / "figures.ipynb"
-    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources]), path)
-    convert = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
-    subprocess.run([*convert, "--inplace", path], check=True, capture_output=True, timeout=120)
-    cells = nbformat.read(path, as_version=4).cells
-    kinds = [[output.output_type for output in each.outputs] for each in cells]
-    assert kinds == [[], ["stream", "display_data"], ["display_data"]]
-    assert cells[1].outputs[0].text == "A figure's title: not yet: two models\n"
-
-
 def test_the_table_of_results_is_read() -> None:
-    said = "03: ok, 7 s\n\nlesson        seconds  result\n03_x   7  ok\n04_y  12  FAILED in cell 2: x\n"
-    said += "           the cause\n05_z   1  ok\n\nOpen site/index.html\n"
+    said = """03_x: ok, 7 s
+
+lesson  seconds  result
+03_x          7  ok
+04_y         12  FAILED in cell 2: x
+                 the cause
+05_z          1  ok
+
+Open site/index.html
+"""
     told = results(said)
     assert list(told) == ["03_x", "04_y", "05_z"]
     assert told["03_x"] == told["05_z"] == "ok"

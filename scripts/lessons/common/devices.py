@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 def choose(gpus: int, local_world_size: int, local_rank: int) -> tuple[str, str]:
-    """Device and backend of one rank, as ("cuda:1", "nccl"), on a machine with so many GPUs and ranks."""
+    """Device and backend of a rank, as ("cuda:1", "nccl"), on a machine with `gpus` GPUs."""
     if gpus >= local_world_size:
         return f"cuda:{local_rank}", "nccl"
     # With fewer GPUs than ranks, these share, over gloo: nccl by default refuses two on one GPU.
@@ -68,7 +68,7 @@ def low_precision(capability: tuple[int, int] | None) -> torch.dtype:
 
 
 def here() -> Place:
-    """This process's place, as torchrun's environment variables say; without them, the only rank."""
+    """This process's place, from torchrun's environment variables; without them, the only rank."""
     if "RANK" not in os.environ:
         os.environ.update(ALONE)
     rank = int(os.environ["RANK"])
