@@ -34,7 +34,10 @@ mutants: .venv/test  ## change what programs compute, line by line; a test or la
 	$(BIN)/python tests/campaigns/mutants.py --green $(LESSONS)
 
 launch-faults: .venv/test  ## let every launch fail in five ways; each notebook must notice
-	$(BIN)/python tests/campaigns/launch_faults.py
+	$(BIN)/python tests/campaigns/test_launch_faults.py
+
+aborts: .venv/test  ## 500 small launches on gloo: does a rank die after its work?
+	$(BIN)/python tests/campaigns/aborts.py
 
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/campaigns/faults.py
@@ -89,4 +92,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-kaggle/bin/python $(PIP) -r tests/kaggle-requirements.txt
 	@touch $@
 
-.PHONY: help run test check style test-all test-kaggle mutants launch-faults faults bench programs build outputs kaggle lab
+.PHONY: help run test check style test-all test-kaggle mutants launch-faults aborts faults bench programs build outputs kaggle lab

@@ -14,18 +14,14 @@ import json
 import os
 import platform
 import re
-import signal
-import subprocess
 import sys
-import tempfile
-import uuid
 from pathlib import Path
 
 from tqdm import tqdm
 
-import run
 from bench_parts import BUILD, PARTS, Failed
 from bench_table import draw, table
+from run_processes import Work, guarded
 
 
 def arguments() -> argparse.Namespace:
@@ -59,7 +55,7 @@ def chosen(args: argparse.Namespace) -> list[str]:
     return [part for part in PARTS if part in args.parts or asked.get(part, not args.parts)]
 
 
-def measure(args: argparse.Namespace, work: Path, mark: str) -> tuple[list[dict], list[str]]:
+def measure(args: argparse.Namespace, work: Work) -> tuple[list[dict], list[str]]:
     """The rows of all parts, and what the parts that failed printed."""
     rows = []
     failed = []
@@ -67,29 +63,19 @@ def measure(args: argparse.Namespace, work: Path, mark: str) -> tuple[list[dict]
     for part in parts:
         parts.set_description(part)
         try:
-            rows += PARTS[part](args, work)
+            rows += PARTS[part](args, work.folder)
         except Failed as failure:
             failed.append(f"{part}: {failure}")
-            run.end(mark)  # ranks may outlive their torchrun
+            work.end()  # ranks may outlive their torchrun
     return rows, failed
 
 
 def measure_guarded(args: argparse.Namespace) -> tuple[list[dict], list[str]]:
     """`measure` in a new folder. However it ends, the folder and all that it started are gone."""
-    work = Path(tempfile.mkdtemp(prefix="course-bench-"))
-    mark = uuid.uuid4().hex
-    # Started before the mark is set: it must outlive what it ends.
-    guard = [sys.executable, __file__, "--guard", mark, work]
-    guardian = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
-    # The folder is also for what a killed program leaves behind.
-    os.environ |= {run.MARK: mark, "TMPDIR": str(work)}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, run.stop)
-    try:
-        return measure(args, work, mark)
-    finally:
-        run.end(mark)
-        guardian.communicate()  # it removes the folder
+    with guarded("COURSE_BENCH", "course-bench-") as work:
+        # All that we start inherits the mark; the folder is for what a killed program leaves, too.
+        os.environ |= work.environment() | {"TMPDIR": str(work.folder)}
+        return measure(args, work)
 
 
 def machine(rounds: int) -> dict:
@@ -129,8 +115,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run.MARK = "COURSE_BENCH"  # all that we start inherits it, also what run.py marks for itself
-    if sys.argv[1:2] == ["--guard"]:
-        run.guard(*sys.argv[2:])
-    else:
-        sys.exit(main())
+    sys.exit(main())

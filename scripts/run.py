@@ -17,23 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import quick_jsonschema  # noqa: F401
-import run_processes
 from run_files import write
 from run_machine import speedup, wait_until_calm
 from run_notebook import NOTEBOOKS, Run
-from run_processes import MARK, Work, guarded, stop  # noqa: F401
+from run_processes import MARK, Work, guarded
 
 ROOT = NOTEBOOKS.parent
-
-
-# For bench.py and tests/campaigns/faults.py, which set another MARK here, until they have switched
-# to run_processes.guarded.
-def end(mark: str, spare: int = 0, seconds: float = 10) -> None:
-    run_processes.end(mark, spare, seconds, MARK)
-
-
-def guard(mark: str, folder: str) -> None:
-    run_processes.guard(mark, folder, MARK)
 
 
 def choose(names: list[str]) -> dict[Path, dict]:

@@ -14,8 +14,8 @@ The mutants are data beside the lessons' tests, tests/lessons/mutants/NN_name.to
     launch = "average"                  # of the notebook; or test = "test_05_….py::test_x"
     before = ["cifar10"]                # launches that must have been made before, if there are any
 
-Noticed means an assert that fails, in a cell, a program or a test, or a printed ✗. Any other error
-does not count: a program that crashes says nothing about what it computes.
+Noticed means an assert that fails, in a cell, a program or a test, or a ✗ or “not yet” of a check.
+Any other error does not count: a program that crashes says nothing about what it computes.
 """
 
 import argparse
@@ -47,6 +47,7 @@ GREEN = DATA / "green.json"  # for each lesson the hash of what was green in the
 LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
 READS = re.compile(r'\b(?:result|failure)\("(\w+)"')
 ASSERT = re.compile(r"^(?:E +)?(?:\[rank\d+\]: *)?(?:AssertionError|assert)\b", re.MULTILINE)
+REJECTED = re.compile(r"✗|\bnot (?:\w+ )?yet\b")  # what the check of an exercise says
 SECONDS = 15  # that a mutant should take; it is ended after LIMIT
 LIMIT = 120
 LEAST = {"00": 3, "12": 3}  # mutants of a lesson; all others have five
@@ -255,14 +256,14 @@ def by_test(mutant: Mutant, folder: Path) -> tuple[int, str]:
 
 
 def verdict(code: int, text: str) -> str:
-    """ "" when an assert or a ✗ noticed the mutant, else what happened instead."""
+    """ "" when an assert or a check noticed the mutant, else what happened instead."""
     if code == -1:
         return f"no end within {LIMIT} s"
     if ASSERT.search(text) and code:
         return ""
-    if "✗" in text:
+    if REJECTED.search(text):
         return ""
-    return "not noticed" if code == 0 else f"exit code {code}, but by no assert and no ✗"
+    return "not noticed" if code == 0 else f"exit code {code}, but by no assert and no check"
 
 
 def trial(mutant: Mutant) -> Finding:
@@ -283,7 +284,7 @@ def sound(mutant: Mutant) -> str:
             code, text = by_test(mutant._replace(new=mutant.old), Path(folder))
         else:
             code, text = by_launch(mutant, Path(folder), whole=True)
-    if code == 0 and "✗" not in text:
+    if code == 0 and not REJECTED.search(text):
         return ""
     return f"{mutant.judge} is red without any mutant:\n{text[-3000:]}"
 

@@ -1,233 +1,83 @@
-"""Every program that a lesson launches is broken in five ways; its notebook must stop and name it.
+"""Programs that compute something else are noticed: the mutants of changed lessons, and five more.
 
-`make test` meets one program of each lesson, broken in one way, and another one after each commit;
-`python tests/campaigns/test_mutants.py` runs all and prints a table.
+Which those are, the sources decide (see `chosen`); `make mutants` tries all.
 """
 
-import itertools
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
-
-import nbformat
+import mutants
 import pytest
-from nbformat.v4 import new_code_cell
+from mutants import Mutant
 
-ROOT = Path(__file__).resolve().parents[2]
-LAUNCH = re.compile(r"^!torchrun .*?(\w+)\.py\b.*$")
-HANGS = "hangs on rank 1"
-# Seconds for a cell, with a program that hangs and without: all else ends long before.
-LIMITS = {True: 20, False: 40}
-
-# What a program's main() does instead, and what the notebook must say then.
-BODIES = {
-    "raises on rank 1": """if os.environ["RANK"] == last: raise RuntimeError("broken on purpose")
-    original()""",
-    HANGS: """if os.environ["RANK"] == last: time.sleep(3600)
-    original()""",
-    "writes nothing": "pass",
-    "stale results": "pass",
-    "no torchrun": "original()",
-    "succeeds": "pass",
-}
-SAYS = {
-    "raises on rank 1": "{name}.py failed (exit code 1)",
-    HANGS: "{name}.py",
-    "writes nothing": "{name}.py ended well but left no readable results",
-    "stale results": "{name}.py ended well but left no readable results",
-    "no torchrun": "{name}.py was not started: there is no torchrun here",
-    "succeeds": "{name}.py succeeded, and here it was meant to fail",
-}
-KINDS = list(SAYS)[:-1]
-# A cell before the launch, for some kinds.
-BEFORE = {
-    "no torchrun": 'import os\nos.environ["PATH"] = "/usr/bin:/bin"',
-    "stale results": '!echo "{{}}" > {name}.json',
-}
-MAIN = '\n\nif __name__ == "__main__":'
-
-
-class Mutant(NamedTuple):
-    path: Path  # of the notebook
-    name: str  # of the program
-    reader: str  # `result` or `failure`, which reads what the launch came to
-    kind: str  # how the program is broken
-
-
-def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """A notebook's code cells."""
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-@cache
-def launches() -> list[tuple[Path, str, str]]:
-    """Notebook, program and reader of every program that a notebook launches, once each."""
-    known = {}
-    for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb")):
-        cells = code_cells(nbformat.read(path, as_version=4))
-        for cell, reading in itertools.pairwise(cells):
-            match = LAUNCH.match(cell.source)
-            if match:
-                reader = "failure" if f'failure("{match[1]}"' in reading.source else "result"
-                known[path, match[1], reader] = None
-    return list(known)
-
-
-def broken(source: str, name: str, kind: str) -> str:
-    """The cell that writes a program, with another main() in its place."""
-    assert MAIN in source, f"{name}.py has no main guard"
-    last = '"1" if os.environ["WORLD_SIZE"] != "1" else "0"'  # a launch of one rank breaks on it
-    setting = f"import os, time\n\noriginal, last = main, {last}"
-    main = f"@record\ndef main():\n    {BODIES[kind]}"
-    return source.replace(MAIN, f"\n\n{setting}\n\n{main}{MAIN}")
-
-
-def write(mutant: Mutant, folder: Path) -> Path:
-    """The notebook's cells up to the first such launch and its reading cell, the program broken.
-
-    Other launches are left out.
-    """
-    path, name, reader, kind = mutant
-    notebook = nbformat.read(path, as_version=4)
-    cells = []
-    for cell in code_cells(notebook):
-        cell.outputs = []
-        source = cell.source
-        launch = LAUNCH.match(source)
-        if source.startswith(f"%%writefile {name}.py"):
-            cell.source = broken(source, name, kind)
-        prepares = source.startswith("%%writefile") or "from launch import" in source
-        if prepares or "parameters" in cell.metadata.get("tags", []):
-            cells.append(cell)
-        elif launch and launch[1] == name:
-            waiting = cell
-        elif launch and launch[1] == "cifar10" and kind == HANGS:
-            # Without pictures the other rank would fail, and torchrun end the one that hangs.
-            cells.append(cell)
-        elif f'{reader}("{name}"' in source:
-            cells += [waiting, cell]
-            break
-    if kind in BEFORE:
-        assert kind != "no torchrun" or not shutil.which("torchrun", path="/usr/bin:/bin")
-        cells.insert(-2, new_code_cell(BEFORE[kind].format(name=name)))
-    notebook.cells = cells
-    target = folder / f"{path.stem}-{name}-{kind.replace(' ', '-')}.ipynb"
-    nbformat.write(notebook, target)
-    return target
-
-
-def limit(kind: str) -> int:
-    """Seconds that one cell may take."""
-    return LIMITS[kind == HANGS]
-
-
-def judge(code: int, said: str, name: str, kind: str) -> str:
-    """ "noticed", or what is wrong with how `run.py` ended and with what it said."""
-    words = SAYS[kind].format(name=name)
-    late = f"no end within {limit(kind)} s" in said
-    if code != 1:
-        return f"exit code {code}: the notebook did not notice\n{said}"
-    if words not in said:
-        return f"the notebook failed without saying “{words}”\n{said}"
-    if late != (kind == HANGS):
-        was = "was" if "no end" in said else "was not"
-        return f"the limit of {limit(kind)} s {was} what stopped it\n{said}"
-    return "noticed"
-
-
-def verdict(mutant: Mutant) -> str:
-    """Run the notebook with the broken program: "noticed", or what is wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        notebook = write(mutant, Path(folder))
-        command = [sys.executable, ROOT / "scripts" / "run.py", notebook]
-        command += ["--limit", str(limit(mutant.kind)), "--site", folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=160)
-    return judge(done.returncode, done.stdout + done.stderr, mutant.name, mutant.kind)
-
-
-def verdicts_of(mutants: list[Mutant]) -> dict[Mutant, str]:
-    """Two at a time, since most of a mutant's time is waiting."""
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(mutants, pool.map(verdict, mutants), strict=True))
-
-
-def matrix() -> list[Mutant]:
-    """Every program, broken in every way that its launch can be."""
-    kinds = {"result": KINDS, "failure": ["succeeds"]}
-    return [Mutant(*launch, kind) for launch in launches() for kind in kinds[launch[2]]]
-
-
-def commits() -> int:
-    """How many commits there are so far."""
-    command = ["git", "rev-list", "--count", "HEAD"]
-    counted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return int(counted.stdout or 0)
-
-
-def chosen(commits: int) -> list[Mutant]:
-    """One of each lesson; which one moves on with every commit. The workshop has the same cells."""
-    lessons = [list(own) for _, own in itertools.groupby(matrix(), lambda mutant: mutant.path)]
-    turns = []
-    for number, own in enumerate(lessons):
-        if own[0].path.stem != "workshop":
-            turns.append(own[(commits + number) % len(own)])
-    return turns
+NOW = mutants.chosen()
+WORDS = Mutant("02_autograd", "why", "x.py", "a + b", "a - b", launch="x")
 
 
 @pytest.fixture(scope="module")
-def verdicts() -> dict[Mutant, str]:
-    return verdicts_of(chosen(commits()))
+def findings() -> dict[Mutant, mutants.Finding]:
+    return {finding.mutant: finding for finding in mutants.trials(NOW)}
+
+
+@pytest.mark.parametrize("mutant", NOW, ids=lambda m: f"{m.lesson[:2]} {m.program}: {m.why}")
+def test_a_program_that_computes_something_else_is_noticed(mutant: Mutant, findings: dict) -> None:
+    finding = findings[mutant]
+    assert not finding.problem, finding.text[-3000:]
+
+
+@pytest.mark.parametrize("lesson", mutants.lessons())
+def test_every_mutant_changes_one_line_that_is_there(lesson: str) -> None:
+    course = mutants.Course(mutants.ROOT)
+    for mutant in mutants.mutants(lesson):
+        text = course.program(mutant.program, True, lesson)
+        changed = mutants.broken(text, mutant)
+        pairs = zip(text.split("\n"), changed.split("\n"), strict=True)
+        assert sum(old != new for old, new in pairs) == 1, mutant.why
+
+
+def test_a_lesson_without_mutants_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(mutants, "DATA", mutants.DATA / "nowhere")
+    with pytest.raises(ValueError, match="every lesson has mutants"):
+        mutants.mutants("02_autograd")
+
+
+def test_a_line_that_is_not_there_once_is_refused() -> None:
+    assert mutants.broken("c = a + b", WORDS) == "c = a - b"
+    for text in ("", "a + b\na + b"):
+        with pytest.raises(ValueError, match="occurs"):
+            mutants.broken(text, WORDS)
 
 
 @pytest.mark.parametrize(
-    "mutant", chosen(commits()), ids=lambda mutant: f"{mutant[0].stem}: {mutant[1]} {mutant[3]}"
-)
-def test_the_notebook_notices(mutant: Mutant, verdicts: dict[Mutant, str]) -> None:
-    assert verdicts[mutant] == "noticed"
-
-
-@pytest.mark.parametrize(
-    ("code", "said", "kind", "verdict"),
+    ("code", "text", "problem"),
     [
-        (1, "x.py failed (exit code 1)", "raises on rank 1", "noticed"),
-        (0, "x.py failed (exit code 1)", "raises on rank 1", "exit code 0"),
-        (2, "x.py failed (exit code 1)", "raises on rank 1", "exit code 2"),
-        (1, "y.py failed (exit code 1)", "raises on rank 1", "failed without saying “x.py"),
-        (
-            1,
-            "x.py failed (exit code 1), no end within 40 s",
-            "raises on rank 1",
-            "the limit of 40 s was what",
-        ),
-        (1, "x.py: no end within 20 s", HANGS, "noticed"),
-        (1, "x.py failed (exit code 1)", HANGS, "the limit of 20 s was not"),
+        (1, "AssertionError: the gap is 0.1", ""),
+        (1, "E       assert 3 == 4", ""),
+        (1, "[rank1]: AssertionError", ""),
+        (0, "✗ not the mean", ""),
+        (0, "waves by rank: [True, True] – not yet", ""),
+        (0, "AssertionError is a word of this text", "not noticed"),
+        (0, "all fine", "not noticed"),
+        (1, "RuntimeError: shapes", "exit code 1, but by no assert and no check"),
+        (-1, "", "no end within"),
     ],
 )
-def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> None:
-    assert verdict in judge(code, said, "x", kind)
+def test_the_judge_can_tell(code: int, text: str, problem: str) -> None:
+    verdict = mutants.verdict(code, text)
+    assert verdict.startswith(problem) and bool(verdict) == bool(problem)
 
 
-def test_every_mutant_has_its_turn() -> None:
-    met = {mutant for commits in range(len(matrix())) for mutant in chosen(commits)}
-    assert met == {mutant for mutant in matrix() if mutant.path.stem != "workshop"}
-    assert {mutant.kind for mutant in met} == set(SAYS)
-
-
-def main() -> int:
-    """Run all, print a table; 1 if a notebook did not notice."""
-    verdicts = verdicts_of(matrix())
-    for (path, name, _, kind), text in verdicts.items():
-        print(f"{path.stem:24}{name:12}{kind:20}{text.splitlines()[0]}")
-    survived = sum(text != "noticed" for text in verdicts.values())
-    print(f"{len(verdicts)} mutants, {survived} not noticed")
-    return 1 if survived else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def test_the_part_of_a_notebook_is_what_the_launch_rests_on() -> None:
+    cells = [
+        "N = 3",
+        "M = 4",
+        "from launch import result",
+        "!torchrun --nproc-per-node=2 a.py",
+        'a = result("a")["x"]',
+        "!torchrun --nproc-per-node=2 b.py --n {N}",
+        'b = result("b")',
+        "assert b == a",
+        "!torchrun --nproc-per-node=2 c.py",
+        'result("c")',
+    ]
+    assert mutants.part(cells, "b") == [cells[0], *cells[2:8]]
+    assert mutants.part(cells, "c", ("b",)) == [cells[0], cells[2], cells[5], *cells[8:]]
+    with pytest.raises(ValueError, match=r"no cell launches d\.py"):
+        mutants.part(cells, "d")

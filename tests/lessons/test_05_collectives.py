@@ -7,7 +7,8 @@ import os
 import time
 
 import pytest
-from ranks import SEVERAL, launch
+import torch
+from ranks import PROGRAMS, SEVERAL, launch
 
 from child import outcome
 
@@ -47,6 +48,21 @@ def test_averaged_gradients_make_one_model_of_three_parts(three):
     for report in reports:
         assert report["weights"] == reports[0]["weights"]
         assert report["error"] < 0.01
+
+
+def test_two_ranks_take_the_steps_of_one_process(tmp_path):
+    """With a mean of gradients, that is; their sum would lead elsewhere."""
+    program = str(PROGRAMS / "average_by_sgd.py")
+    weights = {}
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        for report in launch(folder, ranks, program).reports("average", ranks):
+            weights[ranks, report["rank"]] = torch.tensor(report["weights"])
+    assert len(weights[1, 0]) == 500
+    for rank in (0, 1):
+        gap = (weights[2, rank] - weights[1, 0]).abs().max()
+        assert gap < 1e-4, f"rank {rank} is off by {gap}"
 
 
 def hangs() -> None:

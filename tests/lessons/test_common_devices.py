@@ -70,7 +70,7 @@ def test_low_precision(capability, expected):
 
 @pytest.fixture
 def environment(monkeypatch):
-    """The environment without torchrun's variables. Whatever a test writes into it is gone afterwards."""
+    """The environment without torchrun's variables. What a test writes into it does not stay."""
     ours = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
     monkeypatch.setattr(
         os, "environ", {name: value for name, value in os.environ.items() if name not in ours}
@@ -85,7 +85,8 @@ def test_here_without_torchrun_is_rank_0_of_1(environment):
     dist.init_process_group(backend)
     try:
         assert (dist.get_rank(), dist.get_world_size()) == (0, 1)
-        dist.all_reduce(number := torch.tensor([7.0], device=device))
+        number = torch.tensor([7.0], device=device)
+        dist.all_reduce(number)
         assert number.item() == 7
     finally:
         dist.destroy_process_group()
@@ -96,7 +97,7 @@ def test_here_without_torchrun_is_rank_0_of_1(environment):
     [(0, "cpu", "gloo"), (1, "cuda:0", "gloo"), (2, "cuda:1", "nccl")],
 )
 def test_here_believes_torchrun(environment, monkeypatch, gpus, device, backend):
-    """Rank 5 of 6 is the second of 2 on its machine: it is those 2 that must get by with the machine's GPUs."""
+    """Rank 5 of 6 is the second of 2 on its machine: those 2 get by with the machine's GPUs."""
     current = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "set_device", current.append)

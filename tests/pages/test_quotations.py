@@ -1,5 +1,5 @@
 """Code that prose quotes in backticks is still there: in the programs and cells of the lesson, or
-of those that it needs, in the course's tools, or in torch and Python.
+of those that it needs, or in torch and Python; on other pages also in the course's tools.
 
 A quotation is read as Python. What is none is left alone: shell commands, error texts, sentences.
 """
@@ -110,12 +110,13 @@ def tools() -> frozenset[str]:
 
 
 def arguments(function) -> Iterator[str]:
-    """The names of a function's arguments; of a builtin one, what its docstring begins with."""
+    """The names of a function's arguments; a builtin one has them in its docstring."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code:
         yield from code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     else:
-        yield from re.findall(r"\w+", (function.__doc__ or "")[:300])
+        signature = re.match(r"\s*[\w.]+\(([^)]*)\)", function.__doc__ or "")
+        yield from re.findall(r"\w+", signature[1] if signature else "")
 
 
 def members(module: ModuleType) -> Iterator[str]:
@@ -225,7 +226,7 @@ def lost(quoted: str, own: frozenset[str]) -> set[str]:
 
 @pytest.mark.parametrize("path", COURSE.sources, ids=lambda path: path.stem)
 def test_every_quotation_in_a_lesson_is_in_a_program(path: Path) -> None:
-    own = spoken_by(path.stem[:2]) | tools()
+    own = spoken_by(path.stem[:2])
     quoted = dict.fromkeys(quotations(path.read_text()))
     assert {piece: lost(piece, own) for piece in quoted if lost(piece, own)} == {}
 

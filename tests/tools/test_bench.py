@@ -16,6 +16,7 @@ import bench
 import bench_parts
 import bench_table
 from bench_table import draw, over, row, short, table
+from run_processes import Work
 
 ROWS = [
     row("pace", over([3.0, 2.0, 8.0], [2.0, 2.0, 4.0]), "≥ 1.3"),
@@ -125,7 +126,8 @@ def test_one_part_that_fails_costs_its_own_rows(tmp_path: Path, monkeypatch) -> 
         "third": lambda args, work: ROWS[1:2],
     }
     monkeypatch.setattr(bench, "PARTS", three)
-    rows, failed = bench.measure(Namespace(parts=[*three], **NO_OPTION), tmp_path, "a test")
+    work = Work("COURSE_BENCH", "a test", tmp_path)
+    rows, failed = bench.measure(Namespace(parts=[*three], **NO_OPTION), work)
     assert rows == ROWS[:2]
     (message,) = failed
     assert message.startswith("second: ")

@@ -24,7 +24,7 @@ from kaggle_version import (
 )
 from test_00_start_here import check_watched, in_kernel, launching
 from test_committed import COMMITTED
-from test_mutants import SAYS, Mutant, launches, write
+from test_launch_faults import SAYS, Fault, launches, write
 
 LESSON = ROOT / "notebooks" / "solutions" / "00_start_here.ipynb"
 HELLO = beginning("00_start_here", "hello")
@@ -78,19 +78,19 @@ def broken() -> list:
     own = [launch for launch in launches() if launch[0] == LESSON]
     result = next(launch for launch in own if launch[2] == "result")
     failure = next(launch for launch in own if launch[2] == "failure")
-    made = [Mutant(*result, kind) for kind in ("raises on rank 1", "stale results", "no torchrun")]
-    made.append(Mutant(*failure, "succeeds"))
-    hangs = Mutant(LESSON, "pulse", "result", "hangs on rank 1")
+    made = [Fault(*result, kind) for kind in ("raises on rank 1", "stale results", "no torchrun")]
+    made.append(Fault(*failure, "succeeds"))
+    hangs = Fault(LESSON, "pulse", "result", "hangs on rank 1")
     return [*made, pytest.param(hangs, marks=thorough)]
 
 
-@pytest.mark.parametrize("mutant", broken(), ids=lambda mutant: f"{mutant.name} {mutant.kind}")
-def test_a_broken_program_stops_the_version(mutant: Mutant, tmp_path: Path):
-    version = save_version(write(mutant, tmp_path), tmp_path)
+@pytest.mark.parametrize("fault", broken(), ids=lambda fault: f"{fault.name} {fault.kind}")
+def test_a_broken_program_stops_the_version(fault: Fault, tmp_path: Path):
+    version = save_version(write(fault, tmp_path), tmp_path)
     assert version.code == 1, version.said
     # A hang is ended by the program's own limit: papermill has none.
     says = SAYS | {"hangs on rank 1": "{name}.py failed (exit code"}
-    assert says[mutant.kind].format(name=mutant.name) in version.said
+    assert says[fault.kind].format(name=fault.name) in version.said
 
 
 @pytest.mark.parametrize("line", ["python job.py", "OURS=1 python job.py", "sbatch queue.sh"])

@@ -19,13 +19,16 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 TOOL = """import os, subprocess, sys, time
 from run_processes import guarded
 
-SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+def sleep(**options):
+    quiet = dict.fromkeys(["stdout", "stderr"], subprocess.DEVNULL)
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    return subprocess.Popen(command, **quiet, **options)
+
 with guarded("COURSE_TEST", "course-test-") as work:
-    mine = [subprocess.Popen(SLEEP, env=os.environ | work.environment(part)) for part in "ab"]
+    mine = [sleep(env=os.environ | work.environment(part)) for part in "ab"]
     # One that leaves its session, as torchrun's ranks do.
-    env = os.environ | work.environment("b")
-    mine.append(subprocess.Popen(SLEEP, env=env, start_new_session=True))
-    stranger = subprocess.Popen(SLEEP)
+    mine.append(sleep(env=os.environ | work.environment("b"), start_new_session=True))
+    stranger = sleep()
     (work.folder / "a file").touch()
     print(work.folder, stranger.pid, *[process.pid for process in mine], flush=True)
     WHAT
@@ -43,7 +46,9 @@ class Tool:
         )
         folder, *numbers = self.process.stdout.readline().split()
         self.folder = Path(folder)
-        self.stranger, *self.own = [psutil.Process(int(number)) for number in numbers]
+        processes = [psutil.Process(int(number)) for number in numbers]
+        self.stranger = processes[0]
+        self.own = processes[1:]
 
     def living(self) -> list[psutil.Process]:
         alive = []

@@ -1,0 +1,233 @@
+"""Every program that a lesson launches is broken in five ways; its notebook must stop and name it.
+
+`make test` meets one program of each lesson, broken in one way, and another one after each commit;
+`python tests/campaigns/test_launch_faults.py` runs all and prints a table.
+"""
+
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell
+
+ROOT = Path(__file__).resolve().parents[2]
+LAUNCH = re.compile(r"^!torchrun .*?(\w+)\.py\b.*$")
+HANGS = "hangs on rank 1"
+# Seconds for a cell, with a program that hangs and without: all else ends long before.
+LIMITS = {True: 20, False: 40}
+
+# What a program's main() does instead, and what the notebook must say then.
+BODIES = {
+    "raises on rank 1": """if os.environ["RANK"] == last: raise RuntimeError("broken on purpose")
+    original()""",
+    HANGS: """if os.environ["RANK"] == last: time.sleep(3600)
+    original()""",
+    "writes nothing": "pass",
+    "stale results": "pass",
+    "no torchrun": "original()",
+    "succeeds": "pass",
+}
+SAYS = {
+    "raises on rank 1": "{name}.py failed (exit code 1)",
+    HANGS: "{name}.py",
+    "writes nothing": "{name}.py ended well but left no readable results",
+    "stale results": "{name}.py ended well but left no readable results",
+    "no torchrun": "{name}.py was not started: there is no torchrun here",
+    "succeeds": "{name}.py succeeded, and here it was meant to fail",
+}
+KINDS = list(SAYS)[:-1]
+# A cell before the launch, for some kinds.
+BEFORE = {
+    "no torchrun": 'import os\nos.environ["PATH"] = "/usr/bin:/bin"',
+    "stale results": '!echo "{{}}" > {name}.json',
+}
+MAIN = '\n\nif __name__ == "__main__":'
+
+
+class Fault(NamedTuple):
+    path: Path  # of the notebook
+    name: str  # of the program
+    reader: str  # `result` or `failure`, which reads what the launch came to
+    kind: str  # how the program is broken
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """A notebook's code cells."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@cache
+def launches() -> list[tuple[Path, str, str]]:
+    """Notebook, program and reader of every program that a notebook launches, once each."""
+    known = {}
+    for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb")):
+        cells = code_cells(nbformat.read(path, as_version=4))
+        for cell, reading in itertools.pairwise(cells):
+            match = LAUNCH.match(cell.source)
+            if match:
+                reader = "failure" if f'failure("{match[1]}"' in reading.source else "result"
+                known[path, match[1], reader] = None
+    return list(known)
+
+
+def broken(source: str, name: str, kind: str) -> str:
+    """The cell that writes a program, with another main() in its place."""
+    assert MAIN in source, f"{name}.py has no main guard"
+    last = '"1" if os.environ["WORLD_SIZE"] != "1" else "0"'  # a launch of one rank breaks on it
+    setting = f"import os, time\n\noriginal, last = main, {last}"
+    main = f"@record\ndef main():\n    {BODIES[kind]}"
+    return source.replace(MAIN, f"\n\n{setting}\n\n{main}{MAIN}")
+
+
+def write(fault: Fault, folder: Path) -> Path:
+    """The notebook's cells up to the first such launch and its reading cell, the program broken.
+
+    Other launches are left out.
+    """
+    path, name, reader, kind = fault
+    notebook = nbformat.read(path, as_version=4)
+    cells = []
+    for cell in code_cells(notebook):
+        cell.outputs = []
+        source = cell.source
+        launch = LAUNCH.match(source)
+        if source.startswith(f"%%writefile {name}.py"):
+            cell.source = broken(source, name, kind)
+        prepares = source.startswith("%%writefile") or "from launch import" in source
+        if prepares or "parameters" in cell.metadata.get("tags", []):
+            cells.append(cell)
+        elif launch and launch[1] == name:
+            waiting = cell
+        elif launch and launch[1] == "cifar10" and kind == HANGS:
+            # Without pictures the other rank would fail, and torchrun end the one that hangs.
+            cells.append(cell)
+        elif f'{reader}("{name}"' in source:
+            cells += [waiting, cell]
+            break
+    if kind in BEFORE:
+        assert kind != "no torchrun" or not shutil.which("torchrun", path="/usr/bin:/bin")
+        cells.insert(-2, new_code_cell(BEFORE[kind].format(name=name)))
+    notebook.cells = cells
+    target = folder / f"{path.stem}-{name}-{kind.replace(' ', '-')}.ipynb"
+    nbformat.write(notebook, target)
+    return target
+
+
+def limit(kind: str) -> int:
+    """Seconds that one cell may take."""
+    return LIMITS[kind == HANGS]
+
+
+def judge(code: int, said: str, name: str, kind: str) -> str:
+    """ "noticed", or what is wrong with how `run.py` ended and with what it said."""
+    words = SAYS[kind].format(name=name)
+    late = f"no end within {limit(kind)} s" in said
+    if code != 1:
+        return f"exit code {code}: the notebook did not notice\n{said}"
+    if words not in said:
+        return f"the notebook failed without saying “{words}”\n{said}"
+    if late != (kind == HANGS):
+        was = "was" if "no end" in said else "was not"
+        return f"the limit of {limit(kind)} s {was} what stopped it\n{said}"
+    return "noticed"
+
+
+def verdict(fault: Fault) -> str:
+    """Run the notebook with the broken program: "noticed", or what is wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        notebook = write(fault, Path(folder))
+        command = [sys.executable, ROOT / "scripts" / "run.py", notebook]
+        command += ["--limit", str(limit(fault.kind)), "--site", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=160)
+    return judge(done.returncode, done.stdout + done.stderr, fault.name, fault.kind)
+
+
+def verdicts_of(faults: list[Fault]) -> dict[Fault, str]:
+    """Two at a time, since most of a fault's time is waiting."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(faults, pool.map(verdict, faults), strict=True))
+
+
+def matrix() -> list[Fault]:
+    """Every program, broken in every way that its launch can be."""
+    kinds = {"result": KINDS, "failure": ["succeeds"]}
+    return [Fault(*launch, kind) for launch in launches() for kind in kinds[launch[2]]]
+
+
+def commits() -> int:
+    """How many commits there are so far."""
+    command = ["git", "rev-list", "--count", "HEAD"]
+    counted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return int(counted.stdout or 0)
+
+
+def chosen(commits: int) -> list[Fault]:
+    """One of each lesson; which one moves on with every commit. The workshop has the same cells."""
+    lessons = [list(own) for _, own in itertools.groupby(matrix(), lambda fault: fault.path)]
+    turns = []
+    for number, own in enumerate(lessons):
+        if own[0].path.stem != "workshop":
+            turns.append(own[(commits + number) % len(own)])
+    return turns
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[Fault, str]:
+    return verdicts_of(chosen(commits()))
+
+
+@pytest.mark.parametrize(
+    "fault", chosen(commits()), ids=lambda fault: f"{fault[0].stem}: {fault[1]} {fault[3]}"
+)
+def test_the_notebook_notices(fault: Fault, verdicts: dict[Fault, str]) -> None:
+    assert verdicts[fault] == "noticed"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "kind", "verdict"),
+    [
+        (1, "x.py failed (exit code 1)", "raises on rank 1", "noticed"),
+        (0, "x.py failed (exit code 1)", "raises on rank 1", "exit code 0"),
+        (2, "x.py failed (exit code 1)", "raises on rank 1", "exit code 2"),
+        (1, "y.py failed (exit code 1)", "raises on rank 1", "failed without saying “x.py"),
+        (
+            1,
+            "x.py failed (exit code 1), no end within 40 s",
+            "raises on rank 1",
+            "the limit of 40 s was what",
+        ),
+        (1, "x.py: no end within 20 s", HANGS, "noticed"),
+        (1, "x.py failed (exit code 1)", HANGS, "the limit of 20 s was not"),
+    ],
+)
+def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> None:
+    assert verdict in judge(code, said, "x", kind)
+
+
+def test_every_fault_has_its_turn() -> None:
+    met = {fault for commits in range(len(matrix())) for fault in chosen(commits)}
+    assert met == {fault for fault in matrix() if fault.path.stem != "workshop"}
+    assert {fault.kind for fault in met} == set(SAYS)
+
+
+def main() -> int:
+    """Run all, print a table; 1 if a notebook did not notice."""
+    verdicts = verdicts_of(matrix())
+    for (path, name, _, kind), text in verdicts.items():
+        print(f"{path.stem:24}{name:12}{kind:20}{text.splitlines()[0]}")
+    survived = sum(text != "noticed" for text in verdicts.values())
+    print(f"{len(verdicts)} faults, {survived} not noticed")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
