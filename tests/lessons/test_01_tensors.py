@@ -1,4 +1,4 @@
-"""Lesson 01, beyond its notebook: drawings of every kind of view, and of a GPU's kernels where there is no GPU."""
+"""Lesson 01, beyond its notebook: drawings of every kind of view, and of a GPU's kernels."""
 
 import os
 
@@ -36,12 +36,14 @@ def test_positions_lead_to_the_elements(view: torch.Tensor) -> None:
 def test_kernels_are_drawn_below_all_calls() -> None:
     rows = [{"depth": 0, "name": "nn.Linear", "start": 5, "end": 9}]
     rows += [{"depth": 1, "name": "aten::linear", "start": 6, "end": 8}]
-    name = "void at::native::(anonymous namespace)::softmax<4, at::native::Other<float> >(float*, int)"
+    function = "at::native::(anonymous namespace)::softmax<4, at::native::Other<float> >"
+    name = f"void {function}(float*, int)"
     figure, ax = plt.subplots()
     flame(ax, rows, [{"name": name, "start": 8, "end": 15}])
     assert [text.get_text() for text in ax.texts] == ["nn.Linear", "linear", "softmax"]
     assert [bar.get_y() + bar.get_height() / 2 for bar in ax.patches] == pytest.approx([0, 1, 2])
-    assert ax.patches[-1].get_x() == 3 and ax.patches[-1].get_width() == 7
+    assert ax.patches[-1].get_x() == 3
+    assert ax.patches[-1].get_width() == 7
     plt.close(figure)
 
 

@@ -1,11 +1,8 @@
-"""Lesson 09 where its notebook does not look: a rank that stays away from the shared memory, and what is left of it."""
+"""Lesson 09 where its notebook does not look: a rank that stays away from the shared memory."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import rooms
+from ranks import launch_all
 
 ALONE = """
 import time
@@ -30,9 +27,7 @@ def test_a_rank_that_stays_away_is_waited_for_in_vain_and_no_memory_is_left(tmp_
     (tmp_path / "alone.py").write_text(ALONE)
     memory = Path("/dev/shm")
     before = set(memory.glob("shared-*"))
-    command = [Path(sys.executable).parent / "torchrun", "--standalone", "--nproc-per-node=2", "alone.py"]
-    environment = os.environ | {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "rank 0 waited 2 s at turn 2 of shared memory" in done.stderr
+    [ended] = launch_all({tmp_path: (2, ["alone.py"])}, seconds=60)
+    assert ended.code == 1
+    assert "rank 0 waited 2 s at turn 2 of shared memory" in ended.text
     assert set(memory.glob("shared-*")) <= before
