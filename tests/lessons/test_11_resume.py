@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from torch.utils.data import Dataset
 
+import resume
 import rooms
 from atomic import replacing
 from checkpoint import CheckpointError, load, newest, path_of, prune, save, usable
 from devices import Place
-from learner import Training
+from learner import PICTURES, Training
 
 
 def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
@@ -28,8 +30,8 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
         raise OSError("no space left")
     with pytest.raises(AttributeError):  # a state that cannot be pickled
         save({"step": lambda: 2}, path)
-    assert load(path)["step"] == 1
     assert [left.name for left in tmp_path.iterdir()] == ["state.pt"]
+    assert load(path)["step"] == 1
 
 
 # torch fails in three ways.
@@ -122,6 +124,45 @@ def test_a_stop_after_any_step_changes_no_bit(alone: Place, tmp_path: Path) -> N
         uninterrupted = whole.model.state_dict().values()
         pairs = zip(resumed, uninterrupted, strict=True)
         assert all(torch.equal(*pair) for pair in pairs)
+
+
+class Noted(Dataset):
+    """Pictures, and the numbers of those that were taken, in order."""
+
+    def __init__(self, pictures: Dataset) -> None:
+        self.pictures = pictures
+        self.taken: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        self.taken.append(index)
+        return self.pictures[index]
+
+
+def test_each_epoch_takes_every_picture_once_in_an_order_of_its_own(alone: Place) -> None:
+    training = Training(alone, epochs=2)
+    training.pictures = Noted(training.pictures)
+    assert len(list(training.steps())) == 40
+    taken = training.pictures.taken
+    assert sorted(taken[:PICTURES]) == sorted(taken[PICTURES:]) == list(range(PICTURES))
+    assert taken[:PICTURES] != taken[PICTURES:]
+
+
+def test_a_launch_takes_up_the_newest_file_to_the_last_bit(
+    alone: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    resume.FOLDER.mkdir()
+    whole = Training(alone, epochs=2)
+    for done in whole.steps():
+        if done in (8, 16):
+            save(whole.state(), path_of(resume.FOLDER, done, 0, 1))
+    again = Training(alone, epochs=2)
+    assert resume.take_up(again, alone, dist.group.WORLD) == [[8, 16]]
+    assert list(again.steps()) == list(range(17, 41))
+    assert again.losses == whole.losses
 
 
 def test_a_batch_that_ranks_cannot_share_is_refused(alone: Place) -> None:

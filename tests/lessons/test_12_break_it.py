@@ -15,7 +15,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
+from ranks import launch
+from torch import nn
 
+import rooms
 import spy
 
 SOURCE = (Path(__file__).resolve().parents[2] / "notebooks" / "src" / "12_break_it.md").read_text()
@@ -105,3 +109,42 @@ def test_every_entry_of_the_index_names_a_section_and_both_languages() -> None:
     for piece, _, section, remedy in entries():
         assert section in headings, piece
         assert " · " in remedy and not set("|`\n") & set(piece + remedy), piece
+
+
+@pytest.fixture(scope="module")
+def poisoned(tmp_path_factory) -> list[dict]:
+    """What three ranks reported of poison.py, with the check of the gradients and without it."""
+    folder = tmp_path_factory.mktemp("poisoned")
+    reports = launch(folder, 3, str(rooms.program("poison"))).reports("poison", 3)
+    return [report["runs"] for report in reports]
+
+
+def by_hand(steps: int) -> list[list[float]]:
+    """Each rank's losses, in float64, by the mean of three gradients; none takes step 12."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2)).double()
+    losses: list[list[float]] = [[], [], []]
+    for step in range(steps):
+        network.zero_grad()
+        for rank in range(3):
+            generator = torch.Generator().manual_seed(1000 * step + rank)
+            a, b = torch.randn(2, 16, 4, generator=generator).double()
+            if (step, rank) == (12, 1):
+                b[5] = a[5]
+            distance = (network(a) - network(b)).square().sum(1).sqrt()
+            loss = (distance - 1).square().mean()
+            losses[rank].append(loss.item())
+            (loss / 3).backward()
+        if step != 12:
+            with torch.no_grad():
+                for parameter in network.parameters():
+                    parameter -= 0.05 * parameter.grad
+    return losses
+
+
+def test_ranks_that_skip_the_bad_step_train_on_the_mean_of_the_others(poisoned) -> None:
+    expected = by_hand(30)
+    for rank, runs in enumerate(poisoned):
+        assert runs["guarded"]["fault"] == [None] * 12 + [1] + [None] * 17
+        assert runs["guarded"]["loss"] == pytest.approx(expected[rank], rel=1e-4)
+        assert runs["unguarded"]["loss"][:13] == pytest.approx(expected[rank][:13], rel=1e-4)

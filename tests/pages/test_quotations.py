@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from build_course import Course
-from build_grammar import WRITE, about, code_cells
+from build_grammar import WRITE, about, code_cells, tags
 from build_python import parsed
 
 pytestmark = pytest.mark.quick
@@ -234,6 +234,8 @@ def test_every_quotation_in_a_lesson_is_in_a_program(path: Path) -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_quotation_on_a_page_is_in_a_program(path: Path) -> None:
     own = tools().union(*(spoken_by(path.stem[:2]) for path in COURSE.sources))
+    cells = [cell for source in COURSE.sources.values() for cell in source.cells]
+    own |= {tag for cell in cells for tag in tags(cell)}
     quoted = dict.fromkeys(quotations(path.read_text()))
     assert {piece: lost(piece, own) for piece in quoted if lost(piece, own)} == {}
 

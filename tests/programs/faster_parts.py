@@ -25,7 +25,8 @@ fast.best_dtype = lambda has: ("fp32", "a test compares it with float64")
 
 
 def gradient(model: nn.Module) -> Tensor:
-    return parameters_to_vector(parameter.grad for parameter in model.parameters()).clone()
+    """All gradients, one after the other."""
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 def accumulated(way: str, place: Place) -> Tensor:
@@ -70,7 +71,7 @@ def compressed(way: str, steps: int, place: Place) -> Tensor:
 
 
 def apart(place: Place) -> Tensor:
-    """All weights after six steps of local SGD, which averages them after the third and the last."""
+    """All weights after six steps of local SGD, which averages them after every third."""
     training = compress.Training(compress.LOCAL, settled=2, every=3, place=place)
     x, y = compress.data(6 * 2 * compress.BATCH, place)
     for number in range(6):
