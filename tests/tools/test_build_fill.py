@@ -73,7 +73,8 @@ def solved(name: str) -> str:
 def test_the_readme_lists_the_lessons(course: Small):
     begin = "<!-- lessons: filled by scripts/build.py -->\n"
     table = course["README.md"].partition(begin)[2].partition("<!-- end -->")[0]
-    rows = table.splitlines()[2:]
+    *rows, blank, kaggle, colab = table.splitlines()[2:]
+    assert [blank, kaggle[:10], colab[:9]] == ["", "[kaggle]: ", "[colab]: "], "pictures, once"
     title = "[The workshop](notebooks/workshop.ipynb)"
     assert [re.sub(r" \| \[!.*?\) \| ", " | ", row) for row in rows] == [
         f"| [01 First](notebooks/01_first.ipynb) | 第一課 | 5 | {solved('01_first')} |",
