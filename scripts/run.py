@@ -81,14 +81,9 @@ def arguments() -> argparse.Namespace:
 def check_places(args: argparse.Namespace) -> None:
     """Stop before anything runs when its results could not be kept."""
     try:
-        if args.outputs:
-            import run_outputs  # noqa: F401
         for folder in filter(None, [args.site, args.executed]):
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
-    except ModuleNotFoundError as missing:
-        needs = f"--outputs needs {missing.name}, which is not installed here"
-        sys.exit(f"run: {needs}: run `make outputs`")
     except OSError as error:
         option = "--site" if folder == args.site else "--executed"
         reason = f"cannot write pages into {folder} ({error.strerror})"

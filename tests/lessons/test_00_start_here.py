@@ -290,7 +290,10 @@ def test_a_compiler_is_watched(tmp_path: Path) -> None:
 
 
 def test_a_starter_that_is_not_here_is_named(tmp_path: Path) -> None:
-    forget = "import os; os.environ['PATH'] = '/nowhere'"
+    shell = tmp_path / "bin"  # where nothing is but the shell, which IPython itself looks for
+    shell.mkdir()
+    (shell / "sh").symlink_to("/bin/sh")
+    forget = f"import os; os.environ |= {{'PATH': {str(shell)!r}, 'SHELL': 'sh'}}"
     _, launched, refused = in_kernel(tmp_path, [forget, "!srun python job.py", 'result("job")'])
     assert launched[0] == "ok"
     assert refused[0].startswith("LaunchError: job.py was not started: there is no srun here.")

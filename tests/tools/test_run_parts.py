@@ -75,10 +75,6 @@ def test_unusable_input_is_told_in_one_line(tmp_path):
         (tmp_path / f"{name}.ipynb").write_text(text)
     good = tmp_path / "good.ipynb"
     nbformat.write(new_notebook(cells=[new_code_cell("1")]), good)
-    without = "import runpy, sys; sys.modules['jupytext'] = None; "  # it cannot be imported then
-    without += (
-        f"sys.path[0] = {str(RUN.parent)!r}; runpy.run_path({str(RUN)!r}, run_name='__main__')"
-    )
     site = ["--site", tmp_path / "site"]
     cases = [
         ([RUN, "99", *site], "no lesson begins with “99”", "03_"),
@@ -87,7 +83,6 @@ def test_unusable_input_is_told_in_one_line(tmp_path):
         ([RUN, tmp_path / "list.ipynb", *site], "list.ipynb", "make build"),
         ([RUN, good, "--site", good], "good.ipynb", "--site"),
         ([RUN, good, *site, "--executed", good], "good.ipynb", "--executed"),
-        (["-c", without, good, "--outputs", *site], "jupytext", "make outputs"),
     ]
     for command, *expected in cases:
         done = subprocess.run(
