@@ -36,7 +36,7 @@ mutants: .venv/test  ## change what programs compute, line by line; a test or la
 launch-faults: .venv/test  ## let every launch fail in five ways; each notebook must notice
 	$(BIN)/python tests/campaigns/test_launch_faults.py
 
-aborts: .venv/test  ## 500 small launches on gloo: does a rank die after its work?
+aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And 40 without the cure
 	$(BIN)/python tests/campaigns/aborts.py
 
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files

@@ -19,7 +19,6 @@ Any other error does not count: a program that crashes says nothing about what i
 """
 
 import argparse
-import ast
 import hashlib
 import json
 import os
@@ -36,7 +35,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "lessons")]
+
+from slices import LAUNCH, Wanted, imports, rests_on  # noqa: E402
 
 from build_course import Course  # noqa: E402
 from build_grammar import WRITE, about, code_cells, own, tags  # noqa: E402
@@ -44,8 +45,6 @@ from run_forked import fork, may_fork  # noqa: E402
 
 DATA = ROOT / "tests" / "lessons" / "mutants"
 GREEN = DATA / "green.json"  # for each lesson the hash of what was green in the last whole campaign
-LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
-READS = re.compile(r'\b(?:result|failure)\("(\w+)"')
 ASSERT = re.compile(r"^(?:E +)?(?:\[rank\d+\]: *)?(?:AssertionError|assert)\b", re.MULTILINE)
 REJECTED = re.compile(r"✗|\bnot (?:\w+ )?yet\b")  # what the check of an exercise says
 SECONDS = 15  # that a mutant should take; it is ended after LIMIT
@@ -114,43 +113,6 @@ def broken(text: str, mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def defined(code: ast.AST) -> set[str]:
-    """The names that a cell gives a value to."""
-    names = set()
-    for node in ast.walk(code):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        if isinstance(node, ast.alias):
-            names.add(node.asname or node.name.split(".")[0])
-    return names
-
-
-def used(code: ast.AST) -> set[str]:
-    """The names that a cell reads before it gives them a value itself."""
-    stored: dict[str, int] = {}
-    loaded: dict[str, int] = {}
-    for node in ast.walk(code):
-        if isinstance(node, ast.Name):
-            lines = stored if isinstance(node.ctx, ast.Store) else loaded
-            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
-    changed = {
-        node.target.id
-        for node in ast.walk(code)
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
-    }
-    early = {name for name, line in loaded.items() if line < stored.get(name, line + 1)}
-    return early | changed
-
-
-def parsed(cell: str) -> ast.AST:
-    """A cell as Python; in a launch the names between braces are all that matters."""
-    if cell.startswith("!"):
-        return ast.parse("\n".join(re.findall(r"{(.*?)}", cell)))
-    return ast.parse(re.sub(r"^%.*", "", cell, flags=re.MULTILINE))
-
-
 def part(cells: list[str], launch: str, before: tuple[str, ...] = ()) -> list[str]:
     """The cells from a launch to the next one, and those before on which they rest.
 
@@ -164,20 +126,11 @@ def part(cells: list[str], launch: str, before: tuple[str, ...] = ()) -> list[st
     while last < len(cells) and not cells[last].startswith("!"):
         last += 1
     kept = cells[first:last]
-    names: set[str] = set()
+    wanted = Wanted(reads={*before})
     for cell in reversed(kept):
-        code = parsed(cell)
-        names = (names - defined(code)) | used(code)
-    reads = {*before}
-    for cell, program in zip(reversed(cells[:first]), reversed(programs[:first]), strict=True):
-        code = parsed(cell)
-        helper = "from launch import" in cell
-        wanted = program in reads if program else bool(defined(code) & names)
-        if helper or wanted:
-            kept.insert(0, cell)
-            names = (names - defined(code)) | used(code)
-            reads |= set(READS.findall(cell))
-    return kept
+        wanted.take(cell)
+    needed = [cells[number] for number in rests_on(cells[:first], wanted)]
+    return imports(cells[:first]) + needed + kept
 
 
 def with_parameters(cell: str, quick: dict) -> str:
@@ -351,8 +304,8 @@ def main() -> int:
     every = [mutant for name in names for mutant in mutants(name)]
     judges = {(mutant.lesson, mutant.judge): mutant for mutant in every}
     with ThreadPoolExecutor(2) as pool:
-        states = list(pool.map(sound, judges.values()))
-    for state in filter(None, states):
+        states = dict(zip(judges, pool.map(sound, judges.values()), strict=True))
+    for state in filter(None, states.values()):
         print(state)
     findings = []
     for finding in trials(every):
@@ -363,12 +316,13 @@ def main() -> int:
     missed = [finding for finding in findings if finding.problem]
     slow = sum(finding.seconds > SECONDS for finding in findings)
     print(f"\n{len(findings)} mutants, {len(missed)} not noticed, {slow} over {SECONDS} s")
-    if args.green and not any(states):
-        bad = {finding.mutant.lesson for finding in missed}
+    red = {lesson for (lesson, _), state in states.items() if state}
+    if args.green:
+        bad = red | {finding.mutant.lesson for finding in missed}
         green = json.loads(GREEN.read_text()) if GREEN.exists() else {}
         green |= {name: fingerprint(name) for name in names if name not in bad}
         GREEN.write_text(json.dumps(green, indent=1) + "\n")
-    return 1 if missed or any(states) else 0
+    return 1 if missed or red else 0
 
 
 if __name__ == "__main__":
