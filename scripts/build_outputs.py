@@ -15,7 +15,7 @@ from PIL import Image
 from build_grammar import Cells, about, demand, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-COLOURS = 64
+COLOURS = 32
 
 
 def fingerprint(cells: list[NotebookNode]) -> str:
@@ -81,7 +81,7 @@ def clean(output: NotebookNode) -> None:
 
 
 def palette(png: str) -> str:
-    """The same picture with 64 colours: a quarter of the bytes, and readers hardly see it."""
+    """The same picture with few colours: a fifth of the bytes, and readers hardly see it."""
     image = Image.open(io.BytesIO(base64.b64decode(png)))
     if image.mode == "P":
         return png

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import quick_jsonschema  # noqa: F401
 from run_files import write
-from run_machine import speedup, wait_until_calm
 from run_notebook import NOTEBOOKS, Run
 from run_processes import MARK, Work, guarded
 
@@ -109,12 +108,10 @@ def prepare(args: argparse.Namespace, chosen: dict[Path, dict], work: Work) -> l
 
 
 def run_one(run: Run, args: argparse.Namespace, stopped: threading.Event) -> None:
-    """Run one notebook; if readers will see its times, wait until nobody else computes here."""
+    """Run one notebook; if readers will see its times, they wait until nobody else computes."""
     if args.outputs and args.jobs > 1:
         run.busy = True  # with our own other notebooks
-    elif args.outputs:
-        calm = wait_until_calm(run.name, lambda: speedup(run.work.environment()), stopped)
-        run.busy = not calm
+    run.calm = args.outputs and args.jobs == 1
     if not stopped.is_set():
         run(stopped)
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 SECONDS = 2.0  # for one spinner, and then for two
 CALM = 1.9  # two spinners come at least so many times as far as one where nobody else computes
-PAUSE = 20.0  # seconds from one look to the next
+PAUSE = 4.0  # seconds from one look to the next
 PATIENCE = 600.0  # seconds
 
 
@@ -65,6 +65,7 @@ def wait_until_calm(
     stopped: threading.Event,
     patience: float = PATIENCE,
     pause: float = PAUSE,
+    tell: Callable[[str], object] = tqdm.write,
 ) -> bool:
     """Wait, before `what` measures times, until this machine has nothing else to do.
 
@@ -80,9 +81,9 @@ def wait_until_calm(
             return True
         told = f"two processes come {times:.2f} × as far as one, {CALM:g} × is calm"
         if time.monotonic() + pause > deadline:
-            tqdm.write(f"{what}: this machine is still busy ({told}), and measures all the same")
+            tell(f"{what}: this machine is still busy ({told}), and measures all the same")
             return False
-        tqdm.write(f"{what}: waits for a calm machine ({told}), looks again in {pause:g} s")
+        tell(f"{what}: waits for a calm machine ({told}), looks again in {pause:g} s")
         if stopped.wait(pause):
             return False
 

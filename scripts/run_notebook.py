@@ -76,7 +76,8 @@ class Run:
     cells: int
     parameters: dict
     forked: bool = False  # its ranks, from torchrun: see run_forked.py
-    busy: bool = False  # something else computed on this machine when it began
+    calm: bool = False  # its cells tagged `timing` wait until nobody else computes here
+    busy: bool = False  # somebody else did, when a cell measured times
     seconds: float = 0
     problem: str = ""  # one line that tells where it failed, then the last lines printed there
     place: str = ""  # id of the failing cell
@@ -90,6 +91,11 @@ class Run:
     @property
     def home(self) -> Path:
         return self.folder / "home"
+
+    @property
+    def waits(self) -> Path:
+        """What papermill waits for, in words."""
+        return self.folder / "waits"
 
     def read(self) -> dict:
         """The reader's notebook as far as it has come; no cells while papermill writes it."""
@@ -122,6 +128,8 @@ class Run:
             self.work.end(self.part)
             process.wait()
         self.seconds = time.monotonic() - began
+        if self.calm:
+            self.busy = any(cell["metadata"].get("busy") for cell in self.begun())
         if process.returncode:
             self.diagnose(late, log.read_text().splitlines())
         if not stopped.is_set():
@@ -132,7 +140,8 @@ class Run:
         if self.forked:
             notebook = write_forked(self.path, self.folder / "forked.ipynb", self.home)
         executed = self.folder / "executed.ipynb"
-        return [sys.executable, PAPERMILL, notebook, executed, json.dumps(self.parameters)]
+        command = [sys.executable, PAPERMILL, notebook, executed, json.dumps(self.parameters)]
+        return [*command, self.waits] if self.calm else command
 
     def environment(self) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -146,6 +155,7 @@ class Run:
         begun, ended = 0, 0  # cells
         moved = time.monotonic()
         late = False
+        told = ""
         while not late and process.poll() is None and not stopped.wait(0.5):
             cells = self.begun()
             now = time.monotonic()
@@ -154,6 +164,10 @@ class Run:
                 begun, ended = state
                 moved = now
                 progress.show(begun)
+            reason = self.waits.read_text() if self.waits.exists() else ""
+            if reason != told:
+                told = reason
+                tqdm.write(f"{self.name}: {reason}")
             progress.bar.refresh()
             late = begun > ended and now - moved > self.limit
         if late:

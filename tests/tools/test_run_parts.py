@@ -13,10 +13,11 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 import run_machine
+import run_papermill
 from run import choose
 from run_machine import CALM, wait_until_calm
 from run_notebook import NOTEBOOKS, Run, ranks_lines
-from run_outputs import budget, index
+from run_outputs import budget, index, merged
 from run_processes import Work
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
@@ -108,6 +109,17 @@ def test_a_table_of_errors_links_the_lesson():
     assert index([prose], "12_x") == ""
 
 
+def test_the_rows_of_one_lesson_take_the_place_of_its_own():
+    """Lessons in order; what names no cause comes last."""
+    head = "| error | section | remedy |\n| --- | --- | --- |\n"
+    late = "| `end` | [Z](12_x.ipynb) | ↑ look further up · 往上看 |\n"
+    early = "| `a` | [A](02_x.ipynb) | mend · 修 |\n"
+    other = "| `b` | [B](11_x.ipynb) | mend · 修 |\n"
+    gone = "| `old` | [A](02_x.ipynb) | mend · 修 |\n"
+    assert merged(head + gone + other + late, head + early) == head + early + other + late
+    assert merged("", head + late + other) == head + other + late
+
+
 def test_the_run_sheets_times():
     cells = []
     for text, seconds in [
@@ -151,6 +163,20 @@ def test_a_machine_that_stays_busy_is_told_and_taken(two_cores, capsys):
     assert "still busy" in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_only_cells_that_measure_times_wait(tmp_path, monkeypatch):
+    """Of two of them, one finds a calm machine; the third cell does not ask."""
+    sources = {"1": ["timing"], "2": [], "3": ["timing"]}
+    cells = [new_code_cell(text, metadata={"tags": tags}) for text, tags in sources.items()]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
+    answers = iter([True, False])
+    monkeypatch.setattr(run_papermill, "wait", lambda waits: next(answers))
+    monkeypatch.setattr(run_papermill, "SOCKETS", {})
+    run_papermill.main(str(tmp_path / "a.ipynb"), str(tmp_path / "b.ipynb"), "{}", "waits")
+    ran = nbformat.read(tmp_path / "b.ipynb", as_version=4)
+    assert [cell.metadata.get("busy", False) for cell in ran.cells] == [False, False, True]
+    assert next(answers, None) is None
+
+
 def test_an_interrupted_wait_ends_at_once(two_cores):
     stopped = threading.Event()
     stopped.set()
@@ -170,7 +196,9 @@ def test_two_spinners_beside_busy_ones_come_less_far(monkeypatch):
     command = [sys.executable, run_machine.__file__, "--spin", "60"]
     others = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(os.cpu_count())]
     try:
-        assert 0 < run_machine.speedup({}) < CALM
+        # Whoever else begins or ends in these seconds spoils one look, not each of three.
+        looks = [run_machine.speedup({}) for _ in range(3)]
+        assert 0 < sorted(looks)[1] < CALM
     finally:
         for process in others:
             process.kill()
