@@ -70,7 +70,24 @@ def test_it_says_what_two_ranks_run_on(gpus, found):
         row[0]: row[1]
         for row in doctor.judge(KAGGLE | {"gpus": [T4] * gpus, "adds": [True] * gpus})
     }
-    assert (rows["GPUs"], rows["two ranks"]) == (str(gpus), found)
+    assert rows["GPUs"] == str(gpus)
+    assert rows["two ranks"] == f"{found}: untried, pulse.py tries it"
+
+
+def test_only_what_was_judged_gets_a_mark(monkeypatch, capsys):
+    """A ✓ that nothing can take away would say that two GPUs work together: nobody has tried."""
+    monkeypatch.setattr(doctor, "machine", lambda: KAGGLE | {"adds": [True, False]})
+    monkeypatch.setattr(doctor, "report", lambda *_, **__: None)
+    monkeypatch.setattr(doctor, "here", lambda: CPU)
+    doctor.main.__wrapped__()  # without torchrun's `@record`
+    marks = {line[2:14].strip(): line[0] for line in capsys.readouterr().out.splitlines()}
+    assert marks["GPU 0"] == "✓"
+    assert marks["GPU 1"] == "✗"
+    assert [name for name, mark in marks.items() if mark == "·"] == [
+        "two ranks",
+        "CPU cores",
+        "on Kaggle",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +181,18 @@ def test_the_watch_ends_only_what_is_late(monkeypatch, capsys):
     )
 
 
+def test_an_error_comes_with_the_remedies(capsys):
+    """Error 217 does not hang: it is raised, and the watch never ends the process."""
+    with pytest.raises(RuntimeError, match="217"), pulse.remedies(CPU):
+        raise RuntimeError("CUDA error 217: peer access is not supported")
+    said = capsys.readouterr().out
+    assert said.startswith("rank 0 failed over gloo")
+    assert "error 217 (peer access is not supported): set NCCL_CUMEM_HOST_ENABLE=0" in said
+    with pulse.remedies(CPU):
+        pass
+    assert capsys.readouterr().out == ""
+
+
 # ---- launch.py: every way to start a program is watched
 
 # Writes its results, or fails where it is told to.
@@ -231,6 +260,36 @@ def in_kernel(folder: Path, cells: list[str], python: str | Path = sys.executabl
     return endings
 
 
+def test_a_launch_beside_the_notebook_is_watched(tmp_path: Path) -> None:
+    """Begun while others run, read once it has ended, and ended with the notebook at the latest."""
+    stale = 'open("job.json", "w").write("{}")'
+    begin = 'from launch import Begun; job = Begun("PET_X=1 python job.py --size 3")'
+    early = 'result("job")'
+    long = (
+        'import atexit; kept = []; atexit.register = kept.append; last = Begun("python sleep.py")'
+    )
+    end = "kept == [last.terminate] and kept[0](); print(last.wait())"
+    cells = [
+        *(stale, begin, early, "print(job.wait(), job.poll())", 'print(result("job"))'),
+        'print(Begun("python job.py --fail").wait())',
+        'print(failure("job", expects="on purpose"))',
+        *('result("job")', 'Begun("cat job.py")', long, end),
+    ]
+    (tmp_path / "sleep.py").write_text("import time; time.sleep(600)")
+    _, begun, refused, waited, read, failed, said, *others = in_kernel(tmp_path, cells)
+    stopped, none, slept, ended = others
+    assert begun == ["ok", ""]
+    assert refused[0].startswith("LaunchError: job was not launched"), "nothing stale is read"
+    assert waited == ["ok", "job runs\n0 0\n"]
+    assert read == ["ok", "{'size': '3'}\n"]
+    assert failed[1].splitlines()[-1] == "1"
+    assert "it fails, on purpose" in said[1]
+    assert stopped[0].startswith("LaunchError: job.py failed (exit code 1)")
+    assert none[0].startswith("LaunchError: this starts no program that can be watched: cat job.py")
+    assert slept == ["ok", ""]
+    assert ended == ["ok", "-15\n"], "what ends it with the notebook is registered, and ends it"
+
+
 def launching(line: str, name: str) -> list[str]:
     """The cells of a launch that succeeds, among stale results, and of one that fails."""
     stale = f'open("{name}.json", "w").write("{{}}"); open("{name}.rank7.json", "w").write("{{}}")'
@@ -259,6 +318,7 @@ def check_watched(endings: list, name: str) -> None:
     assert said[0] == "ok"
     assert "it fails, on purpose" in said[1]
     assert "failed (exit code 1)" in refused[0]
+    assert "An error text?" in refused[0], "the way to the table of messages"
     assert nothing == ["ok", "[]\n"]
 
 

@@ -1,6 +1,7 @@
 """Lesson 01, beyond its notebook: drawings of every kind of view, and of a GPU's kernels."""
 
 import os
+import resource
 
 import matplotlib
 import pytest
@@ -10,6 +11,7 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
+from clock import at_once, one_by_one, product
 from stack import cpu_kernels
 from tensors import draw, flame, positions
 
@@ -55,3 +57,20 @@ def test_mkl_names_its_kernel_where_there_is_one(capfd: pytest.CaptureFixture) -
         cpu_kernels(lambda: 1 / 0)
     os.write(1, b"still here\n")  # past Python: on the output that C has
     assert capfd.readouterr().out == "still here\n"
+
+
+def test_the_sum_at_once_takes_no_memory_of_its_own() -> None:
+    """A tensor of 10 million squares would be 9,766 pages that the system hands out."""
+    x = torch.rand(10**7)
+    at_once(x)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert at_once(x).item() > 0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 1000
+    assert torch.allclose(at_once(x[:1000]), one_by_one(x[:1000]))
+
+
+def test_each_stop_of_the_clock_is_timed_as_often() -> None:
+    times = product(16, torch.device("cpu"), repeats=4)
+    assert times["operations"] == 2 * 16**3
+    assert [len(times[key]) for key in ("returned", "done", "read")] == [4, 4, 4]
+    assert all(early <= late for early, late in zip(times["returned"], times["done"], strict=True))

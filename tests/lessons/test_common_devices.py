@@ -1,9 +1,13 @@
 """Who computes where (devices.py), and how pictures become batches (loader.py)."""
 
+import ast
 import itertools
 import json
 import os
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +16,8 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 
 import loader
-from devices import Place, choose, here, low_precision, report, start
+import rooms
+from devices import Place, choose, device_name, here, low_precision, report, start
 from loader import MEAN, STD, Pictures, as_is, augment, loading, normalise
 
 CPU = torch.device("cpu")
@@ -161,7 +166,96 @@ def test_every_rank_reports_into_its_own_file(tmp_path, monkeypatch):
         }
         assert expected.items() <= read.items()
         assert read["torch"] == torch.__version__
-        assert read["device"] == f"CPU, {os.cpu_count()} cores"
+        assert read["device"].startswith(f"CPU, {os.cpu_count()} cores")
+
+
+def test_a_report_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    """A rank that is ended while it writes leaves the results that were there before."""
+    monkeypatch.chdir(tmp_path)
+    place = Place(0, 0, 1, CPU, "gloo")
+    report("squares", place, square=4)
+    before = (tmp_path / "squares.json").read_text()
+
+    def ended_half_way(path, text):
+        with path.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", ended_half_way)
+    with pytest.raises(KeyboardInterrupt):
+        report("squares", place, square=9)
+    assert (tmp_path / "squares.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("model name\t: AMD EPYC 7B13\nmodel name\t: AMD EPYC 7B13\n", ", AMD EPYC 7B13"),
+        ("processor\t: 0\nBogoMIPS\t: 50.00\n", ""),
+    ],
+    ids=["named", "not named"],
+)
+def test_a_cpu_has_its_processors_name_where_the_system_tells(monkeypatch, text, name):
+    monkeypatch.setattr(Path, "read_text", lambda path: text)
+    assert device_name(CPU) == f"CPU, {os.cpu_count()} cores{name}"
+
+
+# What every training does, and then the names of the threads that are left.
+TRAINED = """
+import gc
+import torch
+import torch.distributed as dist
+from pathlib import Path
+{early}
+import devices
+
+place = devices.here()
+devices.start(place)
+from torch.nn.parallel import DistributedDataParallel
+
+model = DistributedDataParallel(torch.nn.Linear(2, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+del model, optimizer
+gc.collect()
+dist.destroy_process_group()
+print([path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")])
+"""
+# devices.py as it would be without the import that is under test.
+LATE = """
+import sys, types
+devices = types.ModuleType("devices")
+text = Path(FILE).read_text()
+assert text.count("import torch.distributed.nn.functional\\n") == 1
+code = text.replace("import torch.distributed.nn.functional\\n", "")
+sys.modules["devices"] = devices
+exec(compile(code, FILE, "exec"), devices.__dict__)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed on Linux only")
+@pytest.mark.parametrize("cured", [True, False])
+def test_no_thread_of_gloo_outlives_its_group(tmp_path, cured):
+    """One that does ends some processes with SIGABRT, after all their work (pytorch#190489).
+
+    Without the import in devices.py it does: so this test can tell.
+    """
+    file = rooms.program("devices")
+    early = "" if cured else LATE.replace("FILE", repr(str(file)))
+    program = tmp_path / "trained.py"
+    program.write_text(TRAINED.replace("{early}", early))
+    done = subprocess.run(
+        [sys.executable, program],
+        env=os.environ | {"PYTHONPATH": str(file.parent), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 or not cured, done.stderr
+    threads = ast.literal_eval(done.stdout.splitlines()[-1])
+    left = [name for name in threads if name.startswith("pt_gloo_runloop")]
+    assert (left == []) == cured, threads
 
 
 def noise(n: int, height: int = 32, width: int = 32) -> torch.Tensor:

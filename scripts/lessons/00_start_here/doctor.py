@@ -33,7 +33,7 @@ class Row(NamedTuple):
     name: str
     value: str
     fine: bool = True
-    remedy: str = ""
+    remedy: str = ""  # none: this row is not judged, it only tells
 
 
 def installed(package: str) -> str:
@@ -103,7 +103,6 @@ def judge(facts: dict) -> list[Row]:
     """The table: what was seen, whether it will do, and the remedy if not."""
     gpus = facts["gpus"]
     memory = facts["memory"]
-    disk = facts["disk"]
     python = at_least(facts["python"], (3, 11))
     triton = facts["triton"] != "none" or not gpus  # only GPUs use it
     nccl = facts["nccl"] != "none" or len(gpus) < 2
@@ -124,10 +123,10 @@ def judge(facts: dict) -> list[Row]:
         Row("nccl", facts["nccl"], nccl, CUDA),
         Row("GPUs", str(len(gpus)), len(gpus) > 1, CUDA if unseen else sharing),
         *cards,
-        Row("two ranks", f"{first} and {second}, {backend}"),
+        Row("two ranks", f"{first} and {second}, {backend}: untried, pulse.py tries it"),
         Row("CPU cores", str(facts["cores"])),
         Row("memory", f"{memory:.1f} GB", memory > 3, "Close other programs, lower TRAIN_SIZE."),
-        Row("free disk", f"{disk:.1f} GB", disk > 1, "Delete files in this folder."),
+        Row("free disk", f"{facts['disk']:.1f} GB", facts["disk"] > 1, "Delete files from it."),
         Row("CIFAR-10", facts["pictures"] or "not here", data, PICTURES),
         Row("internet", internet, data, "On Kaggle: Settings → Internet on."),
         Row("on Kaggle", facts["kaggle"]),
@@ -140,7 +139,8 @@ def main() -> None:
     facts = machine()
     rows = judge(facts)
     for row in rows:
-        print(f"{'✓' if row.fine else '✗'} {row.name:13}{row.value}")
+        verdict = "✓" if row.fine else "✗"
+        print(f"{verdict if row.remedy else '·'} {row.name:13}{row.value}")
         if not row.fine:
             print(f"    → {row.remedy}")
     policy = [choose(gpus, 2, 0)[1] for gpus in range(4)]  # backend of two ranks, by number of GPUs

@@ -1,4 +1,4 @@
-"""Do the ranks reach each other, and how fast? Times all-reduces of growing size; none hangs long.
+"""Do the ranks reach each other, and how fast? All-reduces of growing size, each with a time limit.
 
 Run:  python pulse.py
       torchrun --standalone --nproc-per-node=2 pulse.py
@@ -9,6 +9,8 @@ import argparse
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -22,9 +24,11 @@ KB = 1024
 MB = KB * KB
 GB = KB * MB
 VARIABLES = ("OMP_NUM_THREADS", "NCCL_P2P_DISABLE")  # reported, as they change the times
-REMEDY = """Two GPUs that stop here: set NCCL_P2P_DISABLE=1 and launch again (it can cost speed).
-Still the same: set NCCL_DEBUG=INFO, launch again, and read what nccl tried last.
-Error 217 (peer access is not supported): set NCCL_CUMEM_HOST_ENABLE=0."""
+REMEDY = """If these are two GPUs:
+- error 217 (peer access is not supported): set NCCL_CUMEM_HOST_ENABLE=0 and launch again;
+- any other end: set NCCL_P2P_DISABLE=1 and launch again (it can cost speed);
+- still the same: set NCCL_DEBUG=INFO, launch again, and read what nccl tried last.
+"""
 
 
 class Watch:
@@ -47,8 +51,18 @@ class Watch:
 
     def give_up(self, doing: str, limit: float) -> None:
         late = f"{doing} has taken {limit:g} s over {self.place.backend}"
-        print(f"rank {self.place.rank}: {late}. Giving up.\n{REMEDY}\n", end="", flush=True)
+        print(f"rank {self.place.rank}: {late}. Giving up.\n{REMEDY}", end="", flush=True)
         os._exit(1)  # an exception would end this thread alone, and main waits inside a library
+
+
+@contextmanager
+def remedies(place: Place) -> Iterator[None]:
+    """What helps two GPUs is printed before an error goes on its way, too: 217 does not hang."""
+    try:
+        yield
+    except Exception:
+        print(f"rank {place.rank} failed over {place.backend}.\n{REMEDY}", end="", flush=True)
+        raise
 
 
 def beat(tensor: torch.Tensor, place: Place) -> float:
@@ -70,6 +84,26 @@ def fastest(size: int, place: Place) -> float:
     return min(beat(tensor, place) for _ in range(repeats))
 
 
+def measure(sizes: list[int], place: Place, watch: Watch, limit: float) -> list[float]:
+    """Seconds of an all-reduce of each size, in bytes; rank 0 prints them."""
+    times = []
+    for size in sizes:
+        watch.now(f"an all-reduce of {size // KB:,} KB", limit)
+        best = fastest(size, place)
+        times.append(best)
+        if place.rank == 0:
+            speed = size / best / GB
+            print(f"{size // KB:6,} KB {1e3 * best:9.3f} ms {speed:8.3f} GB/s")
+    return times
+
+
+def devices_of_all(place: Place) -> list[str]:
+    """On what each rank computes, told by the ranks themselves."""
+    devices = [""] * place.world_size
+    dist.all_gather_object(devices, str(place.device))
+    return devices
+
+
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -79,30 +113,27 @@ def main() -> None:
     args = parser.parse_args()
     place = here()
 
-    watch = Watch(place)
-    watch.now("finding the other ranks", 50)
-    start(
-        place, seconds=max(60, args.limit + 10)
-    )  # torch's own limit, later than that of our watch
-    if place.rank == args.absent:
-        watch.stop()
-        time.sleep(10 * args.limit)
-
     # From 1 KB on, each message is four times as large as the one before.
     sizes = [KB << shift for shift in range(0, 31, 2)]
     sizes = [size for size in sizes if size <= args.largest * MB]
-    times = []
-    for size in sizes:
-        watch.now(f"an all-reduce of {size // KB:,} KB", args.limit)
-        best = fastest(size, place)
-        times.append(best)
-        if place.rank == 0:
-            speed = size / best / GB
-            print(f"{size // KB:6,} KB {1e3 * best:9.3f} ms {speed:8.3f} GB/s")
+
+    watch = Watch(place)
+    watch.now("finding the other ranks", 50)
+    with remedies(place):
+        # torch's own limit is later than that of our watch.
+        start(place, seconds=max(60, args.limit + 10))
+        if place.rank == args.absent:
+            watch.stop()
+            time.sleep(10 * args.limit)
+        times = measure(sizes, place, watch, args.limit)
+        devices = devices_of_all(place)
     watch.stop()
 
+    if place.rank == 0:
+        ranks = f"{place.world_size} ranks on {' and '.join(devices)}"
+        print(f"✓ {ranks}, over {place.backend}: each sum was right on every rank")
     variables = {name: os.environ.get(name) for name in VARIABLES}
-    report("pulse", place, sizes=sizes, seconds=times, variables=variables)
+    report("pulse", place, sizes=sizes, seconds=times, devices=devices, variables=variables)
     dist.destroy_process_group()
 
 

@@ -19,24 +19,24 @@ from devices import device_name, here, report
 
 
 class Times(NamedTuple):
-    returned: float  # seconds until the call returned
-    done: float  # seconds until its work was done
+    returned: list[float]  # seconds until each call returned
+    done: list[float]  # seconds until its work was done
 
 
-def clocked(action: Callable, device: torch.device, repeats: int = 5) -> Times:
-    """Medians over `repeats` calls of `action`, after one call to warm up."""
+def clocked(action: Callable, device: torch.device, repeats: int = 5, settle: int = 1) -> Times:
+    """Times of `repeats` calls of `action`, after `settle` calls to warm up."""
     # torch.cuda.synchronize waits until the GPU has finished all that was asked of it. The CPU's
     # does nothing: there, what has returned is done.
     synchronize = torch.get_device_module(device).synchronize
-    returned = []
-    done = []
-    for _ in range(1 + repeats):
+    times = Times([], [])
+    for _ in range(settle + repeats):
         start = time.perf_counter()
         action()
-        returned.append(time.perf_counter() - start)
+        returned = time.perf_counter() - start
         synchronize()
-        done.append(time.perf_counter() - start)
-    return Times(median(returned[1:]), median(done[1:]))
+        times.returned.append(returned)
+        times.done.append(time.perf_counter() - start)
+    return Times(times.returned[settle:], times.done[settle:])
 
 
 def one_by_one(x: Tensor) -> Tensor:
@@ -48,8 +48,12 @@ def one_by_one(x: Tensor) -> Tensor:
 
 
 def at_once(x: Tensor) -> Tensor:
-    """The same sum, with two operations on the whole of x."""
-    return (x * x).sum()
+    """The same sum, with one call for the whole of x.
+
+    `(x * x).sum()` would also make a tensor of squares. On a CPU a large one gets its memory from
+    the system each time, page by page, and that would be timed, too.
+    """
+    return x.dot(x)
 
 
 def sums(sizes: list[int], device: torch.device) -> dict:
@@ -58,30 +62,33 @@ def sums(sizes: list[int], device: torch.device) -> dict:
     whole = []
     for size in sizes:
         times = clocked(partial(at_once, x[:size]), device)
-        whole.append(times.done)
+        whole.append(median(times.done))
     loop = []
     for size in sizes:
         if size > 10_000:
             break  # a longer loop takes seconds
         times = clocked(partial(one_by_one, x[:size]), device, repeats=3)
-        loop.append(times.done)
+        loop.append(median(times.done))
     first = x[:1000]
     same = torch.allclose(one_by_one(first), at_once(first))
     return {"whole": whole, "loop": loop, "same": same}
 
 
-def product(size: int, device: torch.device) -> dict[str, float]:
+def product(size: int, device: torch.device, repeats: int = 5) -> dict[str, float | list[float]]:
     """Seconds of a (size, size) matrix times itself, with three places to stop the clock."""
     a = torch.rand(size, size, device=device)
-    times = clocked(partial(torch.mm, a, a), device)
-    # `.item()` gives one number of the product to Python, which has to wait for it.
-    reading = clocked(lambda: torch.mm(a, a)[0, 0].item(), device)
-    return {
-        "operations": 2 * size**3,  # a multiplication and an addition each
-        "returned": times.returned,
-        "done": times.done,
-        "read": reading.returned,
-    }
+    # A multiplication and an addition for each of the size³ pairs.
+    times = {"operations": 2 * size**3, "returned": [], "done": [], "read": []}
+    for number in range(1 + repeats):
+        waiting = clocked(partial(torch.mm, a, a), device, 1, settle=0)
+        # `.item()` gives one number of the product to Python, which has to wait for it. In turns
+        # with the other, so that whatever else the machine does slows both alike.
+        reading = clocked(lambda: torch.mm(a, a)[0, 0].item(), device, 1, settle=0)
+        if number > 0:  # the first round warms up
+            times["returned"] += waiting.returned
+            times["done"] += waiting.done
+            times["read"] += reading.returned
+    return times
 
 
 def copies(device: torch.device, size: int) -> dict[str, float]:
@@ -98,7 +105,7 @@ def copies(device: torch.device, size: int) -> dict[str, float]:
     for route, (source, target) in routes.items():
         copy = partial(target.copy_, source, non_blocking=True)
         times = clocked(copy, device)
-        speeds[route] = size / times.done
+        speeds[route] = size / median(times.done)
     return speeds
 
 

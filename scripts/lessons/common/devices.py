@@ -6,6 +6,7 @@ Run:  python devices.py                                              # one proce
 
 import json
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -44,8 +45,7 @@ class Place(NamedTuple):
 
         Bound, nccl connects the ranks as soon as the group is made. Otherwise the first collective
         connects them, in a call that no time limit ends (pytorch#88103): a rank that is missing
-        there is waited for without end. gloo has no such step, and a CPU as `device_id` raises an
-        error.
+        there is waited for without end. gloo has no such step.
         """
         return self.device if self.backend == "nccl" else None
 
@@ -54,7 +54,8 @@ def choose(gpus: int, local_world_size: int, local_rank: int) -> tuple[str, str]
     """Device and backend of a rank, as ("cuda:1", "nccl"), on a machine with `gpus` GPUs."""
     if gpus >= local_world_size:
         return f"cuda:{local_rank}", "nccl"
-    # With fewer GPUs than ranks, these share, over gloo: nccl by default refuses two on one GPU.
+    # With fewer GPUs than ranks, these share, over gloo: nccl by default refuses two on one GPU
+    # (from 2.30 on, NCCL_MULTI_RANK_GPU_ENABLE=1 allows it).
     if gpus > 0:
         return f"cuda:{local_rank % gpus}", "gloo"
     return "cpu", "gloo"
@@ -88,9 +89,14 @@ def start(place: Place, seconds: float = 60) -> None:
 
 
 def device_name(device: torch.device) -> str:
+    """What computes here, as "Tesla T4" or "CPU, 2 cores, AMD EPYC 7B13"."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU, {os.cpu_count()} cores"
+    path = Path("/proc/cpuinfo")
+    text = path.read_text() if path.exists() else ""  # only Linux has it
+    model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    processor = f", {model[1].strip()}" if model else ""
+    return f"CPU, {os.cpu_count()} cores{processor}"
 
 
 def report(name: str, place: Place, **numbers) -> None:
@@ -103,7 +109,10 @@ def report(name: str, place: Place, **numbers) -> None:
         "world_size": place.world_size,
     }
     path = Path(f"{name}.json" if place.rank == 0 else f"{name}.rank{place.rank}.json")
-    path.write_text(json.dumps(facts | numbers))
+    # Written aside, then renamed: a rank that is ended in between leaves no half of a file.
+    part = Path(f"{path}.part")
+    part.write_text(json.dumps(facts | numbers))
+    part.replace(path)
 
 
 @record

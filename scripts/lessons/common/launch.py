@@ -3,13 +3,22 @@
 A launch is a line such as `!torchrun … ddp.py …`, alone in its cell. If the program dies, neither
 the cell nor the notebook stops. Two hooks around each cell close that hole: ahead of a launch they
 delete the results that the program left earlier, after it they keep its exit code and its text.
+A launch that must go on beside others begins with `agent = Begun("torchrun … ddp.py …")`.
+
+All ranks get three settings from here. Programs belong to the Python that runs this notebook
+(PATH). The ranks share its cores (OMP_NUM_THREADS). And from nccl 2.24 on, GPUs that cannot reach
+each other's memory, as Kaggle's T4s, fail with error 217 without NCCL_CUMEM_HOST_ENABLE=0
+(ray#64109, NCCL#1838).
 """
 
+import atexit
 import json
 import os
 import re
 import sys
 from pathlib import Path
+from subprocess import STDOUT, Popen
+from tempfile import mkstemp
 from typing import NamedTuple
 
 from IPython import get_ipython
@@ -28,14 +37,12 @@ STARTERS = [
 ]
 STARTER = "|".join(re.escape(starter) for starter in STARTERS)
 SETTINGS = r"(?:\w+=\S*\s+)*"
-PROGRAM = r"(?P<name>\w+)\.(?:py|sh|cpp)\b"
-LAUNCH = re.compile(rf"^\s*!\s*{SETTINGS}(?P<command>(?:{STARTER})\s.*?{PROGRAM})", re.MULTILINE)
+PROGRAM = r"(?P<file>(?P<name>\w+)\.(?:py|sh|cpp))\b"
+LAUNCH = re.compile(rf"^\s*!\s*{SETTINGS}(?P<starter>{STARTER})\s.*?{PROGRAM}", re.MULTILINE)
+INDEX = "Known messages and their remedies: README.md, “An error text?”, and lesson 12."
 
-# Programs belong to the Python that runs this notebook, and the ranks share its cores.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 2) // 2)))
-# From nccl 2.24 on, GPUs that cannot reach each other's memory, as Kaggle's T4s, fail with error
-# 217 without this (ray#64109, NCCL#1838).
 os.environ.setdefault("NCCL_CUMEM_HOST_ENABLE", "0")
 
 
@@ -46,11 +53,8 @@ class LaunchError(RuntimeError):
 class Launch(NamedTuple):
     code: int | None  # exit code
     text: str  # everything that was printed
-    command: str  # from its starter to the program's file, without what follows
-
-    @property
-    def file(self) -> str:
-        return self.command.split()[-1]
+    starter: str  # such as "torchrun"
+    file: str  # such as "ddp.py"
 
 
 class Tee:
@@ -72,15 +76,19 @@ shell = get_ipython()
 launches: dict[str, Launch] = {}  # the newest of each program, by its name
 
 
+def forget(name: str) -> None:
+    """Ahead of a launch: nothing of an earlier one of this program may remain."""
+    launches.pop(name, None)
+    for path in [*Path().glob(f"{name}.json"), *Path().glob(f"{name}.rank*.json")]:
+        path.unlink()
+
+
 def before(info) -> None:
-    """Ahead of a cell: if it launches a program, nothing of an earlier launch may remain."""
+    """Ahead of a cell: see whether it launches a program."""
     match = LAUNCH.search(info.raw_cell or "")
     if match:
-        name = match["name"]
-        launches.pop(name, None)
+        forget(match["name"])
         shell.user_ns.pop("_exit_code", None)
-        for path in [*Path().glob(f"{name}.json"), *Path().glob(f"{name}.rank*.json")]:
-            path.unlink()
         sys.stdout = Tee(sys.stdout)
 
 
@@ -91,7 +99,28 @@ def after(outcome) -> None:
         sys.stdout = tee.stream
         match = LAUNCH.search(outcome.info.raw_cell)
         code = shell.user_ns.get("_exit_code")
-        launches[match["name"]] = Launch(code, tee.text, match["command"])
+        launches[match["name"]] = Launch(code, tee.text, *match.group("starter", "file"))
+
+
+class Begun(Popen):
+    """A launch beside the notebook, until `wait()`: then `result` and `failure` read it."""
+
+    def __init__(self, command: str):
+        self.match = LAUNCH.match(f"!{command}")
+        if self.match is None:
+            raise LaunchError(f"this starts no program that can be watched: {command}")
+        forget(self.match["name"])
+        handle, self.log = mkstemp()
+        with os.fdopen(handle, "w") as log:
+            super().__init__(f"exec env {command}", shell=True, stdout=log, stderr=STDOUT)
+        atexit.register(self.terminate)  # no launch outlives its notebook
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = super().wait(timeout)
+        text = Path(self.log).read_text()
+        print(text, end="")
+        launches[self.match["name"]] = Launch(code, text, *self.match.group("starter", "file"))
+        return code
 
 
 shell.events.register("pre_run_cell", before)
@@ -104,8 +133,7 @@ def ended(name: str) -> Launch:
     if launch is None or launch.code is None:
         raise LaunchError(f"{name} was not launched: run the cell that launches it, then this one.")
     if launch.code == -2:  # SIGINT
-        remedy = "run its launch again, to the end, then this cell."
-        raise LaunchError(f"{launch.file} was interrupted: {remedy}")
+        raise LaunchError(f"{launch.file} was interrupted: launch it again, then run this cell.")
     return launch
 
 
@@ -113,11 +141,10 @@ def result(name: str, rank: int = 0) -> dict:
     """What `rank` of program `name` wrote in its newest launch; LaunchError unless it succeeded."""
     launch = ended(name)
     if launch.code == 127:
-        starter = launch.command.split()[0]
-        remedy = "Install it, then restart the kernel."
-        raise LaunchError(f"{launch.file} was not started: there is no {starter} here. {remedy}")
+        remedy = f"there is no {launch.starter.split()[0]} here. Install it, restart the kernel."
+        raise LaunchError(f"{launch.file} was not started: {remedy}")
     if launch.code != 0:
-        remedy = "Its own message stands above, in the first Traceback."
+        remedy = f"Its own message stands above, in the first Traceback. {INDEX}"
         raise LaunchError(f"{launch.file} failed (exit code {launch.code}). {remedy}")
     path = Path(f"{name}.json" if rank == 0 else f"{name}.rank{rank}.json")
     try:
@@ -134,5 +161,5 @@ def failure(name: str, expects: str) -> str:
         raise LaunchError(f"{launch.file} succeeded, and here it was meant to fail with: {expects}")
     if expects not in launch.text:
         problem = f"{launch.file} failed (exit code {launch.code}), but not as meant"
-        raise LaunchError(f"{problem}; nothing it printed says: {expects}")
+        raise LaunchError(f"{problem}; nothing it printed says: {expects}. {INDEX}")
     return launch.text

@@ -36,9 +36,8 @@ class ResNet(nn.Module):
         super().__init__()
         small, middle, large = widths
         self.features = nn.Sequential(
-            convolution(
-                3, small, kernel=4, stride=2
-            ),  # 16×16: a quarter of the pixels and the work
+            # 16×16: a quarter of the pixels and the work
+            convolution(3, small, kernel=4, stride=2),
             convolution(small, middle),
             nn.MaxPool2d(2),  # 8×8
             Residual(middle),

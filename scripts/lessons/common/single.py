@@ -34,18 +34,18 @@ def parse(doc: str) -> Namespace:
 
 def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> dict:
     """Train the model; its loss and one of its weights at each step, and pictures a second."""
-    # A new random order in each epoch.
     batch_size = args.global_batch_size
     options = loading(args.workers, place.device)
-    loader = DataLoader(train_set, batch_size, shuffle=True, **options)
+    loader = DataLoader(train_set, batch_size, shuffle=True, **options)  # a new order in each epoch
     steps = args.epochs * len(loader)
     if steps == 0:
         raise ValueError("no epoch, or not one whole batch of pictures")
 
     criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    # The learning rate rises from almost 0 to its peak, then falls back.
-    scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, anneal_strategy="linear")
+    # The learning rate rises from almost 0 to its peak, then falls back. Momentum stays at 0.9.
+    cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
+    scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, **cycle)
 
     losses = []
     weights = []

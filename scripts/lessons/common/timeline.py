@@ -63,12 +63,13 @@ def trace(step: Callable[[], None], phases: list[str], place: Place) -> Spans:
     return {name: [(a - zero, b - zero) for a, b in own] for name, own in spans.items()}
 
 
-def training(bucket_mb: float, batch_size: int, place: Place) -> Callable[[], None]:
-    """One training step of the course's ResNet under DDP, on pictures of noise."""
+def training(bucket_mb: float | None, batch_size: int, place: Place) -> Callable[[], None]:
+    """One training step of the course's ResNet under DDP, on pictures of noise.
+
+    `bucket_mb` None is DDP's default: a first bucket of 1 MiB, the others of 25 MiB.
+    """
     model = ResNet().to(place.device, memory_format=torch.channels_last)
-    ddp_model = DistributedDataParallel(
-        model, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=True
-    )
+    ddp_model = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x = torch.randn(batch_size, 3, 32, 32).to(place.device, memory_format=torch.channels_last)
     y = torch.randint(10, (batch_size,)).to(place.device)
@@ -91,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=64, help="pictures a rank")
     parser.add_argument("--small", type=float, default=0.1, help="MiB in a bucket")
-    parser.add_argument("--large", type=float, default=25, help="MiB in a bucket: DDP's default")
+    parser.add_argument("--large", type=float, help="MiB in a bucket; left out: DDP's default")
     args = parser.parse_args()
     start(place)
 
@@ -104,8 +105,8 @@ def main() -> None:
     if place.rank == 0:
         for name, spans in traces.items():
             sent = [end - begin for begin, end in spans["all-reduce"]]
-            total = f"{len(sent)} all-reduces, {sum(sent):.1f} ms in all"
-            print(f"buckets of {buckets[name]} MiB: {total}")
+            total = f"{len(sent)} × all-reduce, {sum(sent):.1f} ms in all"
+            print(f"{name} buckets: {total}")
     report("timeline", place, **traces)
     dist.destroy_process_group()
 
