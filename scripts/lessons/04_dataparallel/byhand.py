@@ -82,8 +82,8 @@ class Step(NamedTuple):
 
 def forward_backward(model: Network, x: Tensor, y: Tensor, devices: list[torch.device]) -> Step:
     """What DataParallel does with a batch x (N, 12), y (N,): leaves its gradients in `model`."""
-    replicas = replicate(model, devices)
     parts = scatter(x, devices)
+    replicas = replicate(model, devices[: len(parts)])  # a device without rows needs no copy
     outputs = parallel_apply(replicas, parts)
     scores = gather(outputs, devices[0])
     loss = nn.functional.cross_entropy(scores, y)  # of the whole batch, on the first device alone
@@ -143,7 +143,7 @@ def main() -> None:
     calls = f"{model.calls} and {plain.calls}"
     print(f"three steps: at most {gap:.0e} from the plain model; calls counted: {calls}")
 
-    # How other numbers of rows are cut for four devices.
+    # `chunk` rounds up: of six rows three devices get two each, and the fourth gets none.
     chunks = {}
     for rows in (10, 6, 3):
         parts = scatter(torch.zeros(rows), places(4))

@@ -6,8 +6,9 @@ Run:  python dp.py
 
 import argparse
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 import byhand
 from devices import here, report
 from model import ResNet
-from stopwatch import seconds
+from stopwatch import in_turns
 
 CALLS = []  # device and shape of every input; not in the model, where they would go with the copy
 
@@ -56,15 +57,12 @@ def train_step(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, 
     optimizer.step()
 
 
-def pace(network: nn.Module, batch_size: int, steps: int, device: torch.device) -> float:
-    """Pictures a second in training steps, after two to warm up."""
+def stepper(network: nn.Module, batch_size: int, device: torch.device) -> Callable[[], None]:
+    """A training step of `network`, always on the same batch."""
     x = torch.randn(batch_size, 3, 32, 32, device=device)
     y = torch.randint(10, (batch_size,), device=device)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-    step = partial(train_step, network, optimizer, x, y)
-    # A step ends on the first GPU, with what the others gave: it is enough to wait for that one.
-    times = [seconds(step, device) for _ in range(2 + steps)]
-    return steps * batch_size / sum(times[2:])
+    return partial(train_step, network, optimizer, x, y)
 
 
 def nbytes(tensors: Iterable[Tensor]) -> int:
@@ -79,8 +77,8 @@ def count(copies: int, batch_size: int) -> list[dict[str, int]]:
     y = torch.randint(10, (batch_size,)).to(devices[0])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-    replicas = byhand.replicate(model, devices)
     parts = byhand.scatter(x, devices)
+    replicas = byhand.replicate(model, devices)
     outputs = byhand.parallel_apply(replicas, parts)
     scores = byhand.gather(outputs, devices[0])
     loss = nn.functional.cross_entropy(scores, y)
@@ -126,25 +124,28 @@ def main() -> None:
     print(f"{where}; calls counted: {model.calls}")
     print(f"dim=0 gives {first.calls}\ndim=1 gives {second.calls}")
 
-    # Is it faster? The peaks of memory are read while only DataParallel has been at work.
+    # Memory first, while only DataParallel has been at work.
     together = []
     for size in args.batch_sizes:
         network = nn.DataParallel(ResNet().to(place.device), ids)
-        together.append(pace(network, size, args.steps, place.device))
+        together.append(stepper(network, size, place.device))
+        together[-1]()
     peaks = [torch.cuda.max_memory_allocated(gpu) for gpu in range(gpus)]
-    alone = []
-    for size in args.batch_sizes:
-        network = ResNet().to(place.device)
-        alone.append(pace(network, size, args.steps, place.device))
-    for size, one, both in zip(args.batch_sizes, alone, together, strict=True):
-        print(f"batches of {size}: {one:,.0f} pictures/s plain, {both:,.0f} with DataParallel")
+
+    # Is it faster? A step ends on the first GPU, with what the others gave: wait for that one.
+    times = []
+    for size, step in zip(args.batch_sizes, together, strict=True):
+        plain_step = stepper(ResNet().to(place.device), size, place.device)
+        ways = {"plain": plain_step, "parallel": step}
+        times.append(in_turns(ways, args.steps, place.device))
+        paces = [f"{size / median(own):,.0f} pictures/s {way}" for way, own in times[-1].items()]
+        print(f"batches of {size}:", ", ".join(paces))
 
     shapes = [first.calls, second.calls]
     gap = max(first.gap, second.gap)
     counts = [count(2, 128), count(4, 128)]
-    paces = {"alone": alone, "together": together}
     results = {"shapes": shapes, "gap": gap, "calls": model.calls, "peaks": peaks, "counts": counts}
-    report("dp", place, **used, **paces, **results)
+    report("dp", place, **used, times=times, **results)
 
 
 if __name__ == "__main__":

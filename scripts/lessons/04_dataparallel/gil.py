@@ -7,42 +7,37 @@ Run:  python gil.py
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from threading import Thread
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import Place, here, report, start
+from stopwatch import in_turns
 
 Work = Callable[[], None]
 
 
-class Clocked(NamedTuple):
-    passed: float  # seconds until the work is done
-    cpu: float  # seconds that cores spent on it
-
-
 def python_loop() -> None:
     total = 0
-    for number in range(1_500_000):
+    for number in range(500_000):
         total += number * number % 7
 
 
 def small_tensors() -> None:
     x = torch.ones(10)
-    for _ in range(30_000):
+    for _ in range(10_000):
         x = x * 0.999
 
 
 def large_tensors() -> None:
-    torch.set_num_threads(
-        1
-    )  # a core for each thread of ours, and none for threads that torch would add
+    # A core for each thread of ours, and none for threads that torch would add.
+    torch.set_num_threads(1)
     x = torch.ones(500, 500)
-    for _ in range(20):
+    for _ in range(7):
         x = x @ x / 500
 
 
@@ -64,34 +59,32 @@ def in_processes(work: Work, count: int) -> None:
     dist.barrier()
 
 
-def clock(way: Callable[[Work, int], None], work: Work, count: int) -> Clocked:
-    """Time `count` pieces of work done in one of three ways; CPU seconds of this process alone."""
-    began = time.perf_counter()
-    cpu_began = time.process_time()
-    way(work, count)
-    return Clocked(time.perf_counter() - began, time.process_time() - cpu_began)
+def compare(work: Work, rounds: int, place: Place) -> dict[str, dict[str, list[float]]]:
+    """Of each way in each round: seconds, and how many cores this process kept busy in them.
 
+    Only rank 0 works when one process is enough; the others sleep in the barrier ahead of each way.
+    """
+    count = place.world_size  # pieces of work
+    cores: dict[str, list[float]] = {}
 
-def compare(work: Work, rounds: int, place: Place) -> dict[str, list[Clocked]]:
-    """Time the three ways in turns, each a piece of work a rank; the first two on rank 0 only."""
-    times = {"one thread": [], "threads": [], "processes": []}
-    work()  # to warm up
-    for _ in range(rounds):
-        if place.rank == 0:
-            times["one thread"].append(clock(one_by_one, work, place.world_size))
-            times["threads"].append(clock(in_threads, work, place.world_size))
-        dist.barrier()  # until here the other ranks slept
-        own = clock(in_processes, work, place.world_size)
-        cpu = torch.tensor(own.cpu)
-        dist.all_reduce(cpu)
-        times["processes"].append(Clocked(own.passed, cpu.item()))
-    return {way: clocks for way, clocks in times.items() if clocks}
+    def clocked(name: str, way: Callable[[Work, int], None]) -> None:
+        began = time.perf_counter()
+        cpu_began = time.process_time()
+        if place.rank == 0 or way is in_processes:
+            way(work, count)
+        cpu = time.process_time() - cpu_began
+        cores.setdefault(name, []).append(cpu / (time.perf_counter() - began))
+
+    ways = {"one thread": one_by_one, "threads": in_threads, "processes": in_processes}
+    calls = {name: partial(clocked, name, way) for name, way in ways.items()}
+    seconds = in_turns(calls, rounds, torch.device("cpu"), before=dist.barrier)
+    return {"seconds": seconds, "cores": {name: own[-rounds:] for name, own in cores.items()}}
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     place = here()
     start(place._replace(backend="gloo"))  # in any case, as this is about the CPU alone
@@ -100,13 +93,11 @@ def main() -> None:
     cores = {}
     for work in (python_loop, small_tensors, large_tensors):
         kind = work.__name__.replace("_", " ")
-        seconds[kind] = {}
-        cores[kind] = {}
-        for way, clocks in compare(work, args.rounds, place).items():
-            seconds[kind][way] = median(each.passed for each in clocks)
-            cores[kind][way] = median(each.cpu / each.passed for each in clocks)
+        measured = compare(work, args.rounds, place)
+        seconds[kind] = measured["seconds"]
+        cores[kind] = measured["cores"]
         if place.rank == 0:
-            times = [f"{way} {passed:.2f} s" for way, passed in seconds[kind].items()]
+            times = [f"{way} {median(own):.2f} s" for way, own in seconds[kind].items()]
             print(f"{kind}:", ", ".join(times))
     report("gil", place, seconds=seconds, cores=cores)
     dist.destroy_process_group()
