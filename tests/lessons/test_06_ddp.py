@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from ranks import PROGRAMS, SEVERAL, Launch, launch_all
 
+import batchnorm
 import cifar10
 import ddp
 import rooms
@@ -164,16 +165,53 @@ def test_evaluation_is_exact(results, alone, ranks, size):
         assert report["after"] == statistics, "rank 0's statistics, on every rank"
 
 
-def test_evaluation_on_one_rank_is_that_of_single(alone, monkeypatch):
+@pytest.fixture
+def group(monkeypatch):
+    """A process group of this process alone."""
     environment = dict(os.environ)
     environment.pop("RANK", None)
     monkeypatch.setattr(os, "environ", environment)
     here()
     dist.init_process_group("gloo")
-    try:
-        assert alone(ddp.evaluate, 1001) == alone(single.evaluate, 1001)
-    finally:
-        dist.destroy_process_group()
+    yield
+    dist.destroy_process_group()
+
+
+def test_evaluation_on_one_rank_is_that_of_single(alone, group):
+    assert alone(ddp.evaluate, 1001) == alone(single.evaluate, 1001)
+
+
+@pytest.mark.parametrize("offset", [0, 300])
+def test_our_batchnorm_is_the_librarys(group, offset):
+    """In float32, also around a large mean: what it keeps, gives, and gives in evaluation."""
+    torch.manual_seed(0)
+    ours = batchnorm.SyncedBatchNorm(3)
+    library = torch.nn.BatchNorm2d(3)
+    for _ in range(3):
+        x = offset + 0.01 * torch.randn(8, 3, 5, 5)
+        torch.testing.assert_close(ours(x), library(x), rtol=0, atol=0.02)
+    torch.testing.assert_close(ours.running_mean, library.running_mean)
+    torch.testing.assert_close(ours.running_var, library.running_var)
+    assert ours.num_batches_tracked == library.num_batches_tracked == 3
+
+    ours.eval()
+    library.eval()
+    torch.testing.assert_close(ours(x), library(x), rtol=0, atol=0.02)
+
+
+def test_the_first_bucket_is_smaller_unless_a_size_is_given(group):
+    """By default it holds 1 MiB; whoever passes 25 gets 25 for the first one, too."""
+    layers = [torch.nn.Linear(512, 512, bias=False) for _ in range(4)]  # 1 MiB each
+    sizes = {}
+    for name, options in {"default": {}, "given": {"bucket_cap_mb": 25}}.items():
+        model = torch.nn.Sequential(*layers)
+        wrapped = torch.nn.parallel.DistributedDataParallel(model, **options)
+        for _ in range(3):  # after the first step the buckets are filled anew
+            wrapped(torch.randn(1, 512)).sum().backward()
+        told = wrapped._get_ddp_logging_data()
+        assert told["has_rebuilt_buckets"]
+        sizes[name] = [int(size) // 2**20 for size in told["rebuilt_bucket_sizes"].split(", ")]
+    assert sizes == {"default": [1, 3], "given": [4]}
 
 
 def test_ddp_trains_one_model(launches, monkeypatch):

@@ -34,22 +34,25 @@ class SumOverRanks(torch.autograd.Function):
 class SyncedBatchNorm(nn.BatchNorm2d):
     """x (N, C, H, W) → the same shape, each channel normalised over the batches of all ranks.
 
-    Every rank has as many pictures.
+    In training every rank must have as many pictures. In evaluation it is BatchNorm.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        # One all-reduce for both sums of each channel.
-        values = x.sum((0, 2, 3))
-        squares = x.square().sum((0, 2, 3))
-        totals = SumOverRanks.apply(torch.stack([values, squares]))
-        count = x.numel() / x.shape[1] * dist.get_world_size()
-        mean, mean_square = totals / count
+        if not self.training:
+            return super().forward(x)
 
+        # First the mean, then the variance around it: E[x²] − E[x]² would lose all digits where the
+        # mean is large.
+        count = x.numel() // x.shape[1] * dist.get_world_size()
+        mean = SumOverRanks.apply(x.sum((0, 2, 3))) / count
+        centred = x - mean[:, None, None]
+        variance = SumOverRanks.apply(centred.square().sum((0, 2, 3))) / count
+
+        self.num_batches_tracked += 1
         self.running_mean.lerp_(mean.detach(), self.momentum)
-        variance = mean_square - mean**2
+        self.running_var.lerp_(variance.detach() * count / (count - 1), self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()
-        shift = self.bias - mean * scale
-        return x * scale[:, None, None] + shift[:, None, None]
+        return centred * scale[:, None, None] + self.bias[:, None, None]
 
 
 def input_gradient(layer: nn.Module, x: Tensor, target: Tensor) -> Tensor:
@@ -76,20 +79,22 @@ def main() -> None:
     alone = nn.BatchNorm2d(3).to(place.device, torch.float64)
     expected = input_gradient(alone, whole, target)[part]
     layers = {"BatchNorm": nn.BatchNorm2d(3), "ours": SyncedBatchNorm(3)}
-    if place.backend == "nccl":  # the library's own works between GPUs only
+    if place.backend == "nccl":  # in training, the library's own takes tensors on GPUs only
         layers["SyncBatchNorm"] = nn.SyncBatchNorm(3)
 
     gaps = {}
     means = {"one process": alone.running_mean.tolist()}
+    variances = {"one process": alone.running_var.tolist()}
     for name, layer in layers.items():
         layer.to(place.device, torch.float64)
         gradient = input_gradient(layer, whole[part], target[part])
         difference = gradient - expected
         gaps[name] = difference.abs().max().item()
         means[name] = layer.running_mean.tolist()
+        variances[name] = layer.running_var.tolist()
         mean = f"mean of channel 0 {means[name][0]:+.5f}"
         print(f"rank {place.rank}, {name}: {mean}, gradient off by {gaps[name]:.1e}\n", end="")
-    report("batchnorm", place, gaps=gaps, means=means)
+    report("batchnorm", place, gaps=gaps, means=means, variances=variances)
     dist.destroy_process_group()
 
 

@@ -52,13 +52,14 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
 
     # DDP copies rank 0's weights to all ranks, and averages the gradients while `backward` runs.
     # BEGIN LIVE
-    ddp_model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+    ddp_model = DistributedDataParallel(model)
     # STUB ddp_model = model
     # END LIVE
     criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    # The learning rate rises from almost 0 to its peak, then falls back.
-    scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, anneal_strategy="linear")
+    # The learning rate rises from almost 0 to its peak, then falls back. Momentum stays at 0.9.
+    cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
+    scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, **cycle)
 
     losses = []
     weights = []

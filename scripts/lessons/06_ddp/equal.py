@@ -73,8 +73,9 @@ def backward(model: nn.Module, x: Tensor, y: Tensor) -> float:
 def compare(case: Case, tied: bool, place: Place) -> dict[str, object]:
     """Train alone and with DDP; `gaps` are the largest differences of any weight after each step.
 
-    The rest tells whether ranks agree: whether DDP `replaced` this rank's first weights, and the
-    last step's `gradients` (of the head's bias), `loss` and `weights` (of the first layer).
+    The rest tells whether ranks agree: whether DDP `replaced` this rank's first weights; the last
+    step's `gradients` (of the head's bias), `loss` and `weights` (of the first layer); and the
+    gradients once more after a call of the model `inside` the wrapper.
     """
     # The same network on every rank, trained on whole batches by each of them alone.
     torch.manual_seed(0)
@@ -112,12 +113,15 @@ def compare(case: Case, tied: bool, place: Place) -> dict[str, object]:
         gap = (weights - weights_alone).abs().max()
         gaps.append(gap.item())
 
+    weights = shared.first.weight.flatten().tolist()
+    backward(shared, x[part], y[part])  # the model inside, past the wrapper
     return {
         "gaps": gaps,
         "replaced": replaced,
         "gradients": gradients,
         "loss": loss,
-        "weights": shared.first.weight.flatten().tolist(),
+        "weights": weights,
+        "inside": shared.head.bias.grad.tolist(),
     }
 
 

@@ -33,17 +33,16 @@ def beginning(pictures: int) -> tuple[Network, Tensor, Tensor]:
 
 
 def train(
-    batch_size: int, lr: float, pictures: int, place: Place | None = None
+    batch_size: int, lr: float, pictures: int, place: Place, alone: bool = False
 ) -> tuple[list[float], Tensor]:
-    """Losses on other pictures, and the last weights. Without a place, alone on whole batches."""
+    """Losses on other pictures, and the last weights. `alone` each rank takes whole batches."""
     network, x, y = beginning(pictures)
-    if place:
-        network.to(place.device)
-        x = x.to(place.device)
-        y = y.to(place.device)
-    model = DistributedDataParallel(network) if place else network
-    rank = place.rank if place else 0
-    world_size = place.world_size if place else 1
+    network.to(place.device)
+    x = x.to(place.device)
+    y = y.to(place.device)
+    model = network if alone else DistributedDataParallel(network)
+    rank = 0 if alone else place.rank
+    world_size = 1 if alone else place.world_size
 
     optimizer = torch.optim.SGD(network.parameters(), lr)
     losses = []
@@ -57,7 +56,7 @@ def train(
         loss = cross_entropy(output, y[part])
         loss.backward()
         optimizer.step()
-    return losses, parameters_to_vector(network.parameters()).detach().cpu()
+    return losses, parameters_to_vector(network.parameters()).detach()
 
 
 @record
@@ -72,7 +71,7 @@ def main() -> None:
     # The batch is so small that the batches of all ranks fit into one period.
     n = place.world_size
     size = 48 // n
-    losses, goal = train(size, args.lr, args.pictures)
+    losses, goal = train(size, args.lr, args.pictures, place, alone=True)
     curves = {f"one rank, batch {size}": losses}
 
     setups = {

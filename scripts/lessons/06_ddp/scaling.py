@@ -25,7 +25,7 @@ def stepper(width: int, batch_size: int, with_ddp: bool, place: Place) -> Callab
     network.to(place.device, memory_format=layout)
     model = network
     if with_ddp:
-        model = DistributedDataParallel(network, gradient_as_bucket_view=True, static_graph=True)
+        model = DistributedDataParallel(network)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
     x = torch.randn(batch_size, 3, 32, 32).to(place.device, memory_format=layout)
     y = torch.randint(10, (batch_size,)).to(place.device)
@@ -50,8 +50,8 @@ def repeated(step: Callable[[], None], count: int) -> Callable[[], None]:
     return steps
 
 
-def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> dict[str, float]:
-    """Median seconds a step of the slowest rank, each way; `count` steps in each of the rounds."""
+def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> dict[str, list]:
+    """Seconds a step of the slowest rank in each round, each way; `count` steps in a round."""
     share = batch // place.world_size
     steps = {
         "alone": stepper(width, batch, with_ddp=False, place=place),  # rank 0 on the whole batch
@@ -64,11 +64,10 @@ def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> di
         ways["alone"] = lambda: None  # the other ranks wait
 
     times = in_turns(ways, rounds, place.device, before=dist.barrier)
-    medians = {}
+    rounds_of = {}
     for name, own_times in times.items():
-        slowest_times = [slowest(own / count, place.device) for own in own_times]
-        medians[name] = statistics.median(slowest_times)
-    return medians
+        rounds_of[name] = [slowest(own / count, place.device) for own in own_times]
+    return rounds_of
 
 
 @record
@@ -87,8 +86,9 @@ def main() -> None:
         for batch in args.batches:
             # Small batches are over soon: more of them.
             count = round(args.steps * (max(args.batches) / batch) ** 0.5)
-            times = measure(width, batch, count, args.rounds, place)
-            table.append({"width": width, "batch": batch} | times)
+            seconds = measure(width, batch, count, args.rounds, place)
+            times = {name: statistics.median(each) for name, each in seconds.items()}
+            table.append({"width": width, "batch": batch, "seconds": seconds} | times)
 
             n = place.world_size
             strong = times["alone"] / times["ddp"]

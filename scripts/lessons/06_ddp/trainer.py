@@ -29,10 +29,11 @@ class Trainer:
         self.place = place
         self.criterion = criterion
         self.losses: list[Tensor] = []
-        self.model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+        self.model = DistributedDataParallel(model)
         weights = model.parameters()
         self.optimizer = SGD(weights, lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
-        self.scheduler = OneCycleLR(self.optimizer, lr, total_steps=steps, anneal_strategy="linear")
+        cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
+        self.scheduler = OneCycleLR(self.optimizer, lr, total_steps=steps, **cycle)
 
     def step(self, x: Tensor, y: Tensor) -> None:
         self.optimizer.zero_grad()
