@@ -4,34 +4,45 @@ The notebook compares the ways with each other; here each is compared with float
 """
 
 import copy
+import sys
 
 import pytest
 import torch
 from ranks import launch
 from torch import nn
+from torch._dynamo.backends.distributed import DDPOptimizer
 
 import breaks
 import fusion
+import model
+import norms
 import speed
 import wrapped
 
 STEPS = 3
 
-# One launch: `wrapped` in the one way that compiles nothing, and the kernels written by hand.
+# One launch: `wrapped` in the one way that compiles nothing, the kernels written by hand, and new
+# pages of memory before and after `keep_memory`, which holds for the whole process.
 PROGRAM = f"""
 import sys
-import handmade
+import handmade  # first of all: it tells Triton to interpret
+import fusion
 import torch
 import wrapped
 
 sys.argv = ["wrapped", "--steps", "{STEPS + 1}"]
-wrapped.WAYS = ["wrap"]
+wrapped.ORDERS = {{"Network": ["wrap"]}}
 train = wrapped.train
 
 
-def keep(way, batches, place):
-    row, weights = train(way, batches, place)
-    torch.save({{"batches": batches, "weights": weights}}, f"rank{{place.rank}}.pt")
+def keep(kind, order, batches, place):
+    row, weights = train(kind, order, batches, place)
+    x = torch.randn(2**24)
+    before = fusion.faults(lambda: fusion.chain(x))
+    fusion.keep_memory()
+    after = min(fusion.faults(lambda: fusion.chain(x)) for _ in range(4))
+    found = {{"batches": batches, "weights": weights, "faults": (before, after)}}
+    torch.save(found, f"rank{{place.rank}}.pt")
     return row, weights
 
 
@@ -65,6 +76,14 @@ def test_ddp_takes_the_mean_of_batches_that_differ(two):
     way = (right - start).norm()
     for rank in (first, second):
         assert (rank["weights"] - right).norm() < 1e-3 * way
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="keep_memory is for Linux's C library")
+def test_a_cpu_keeps_the_memory_of_old_tensors_for_new_ones(two):
+    """64 MiB, the size in the lesson: the C library never keeps so much of its own accord."""
+    for rank in range(2):
+        before, after = torch.load(two.folder / f"rank{rank}.pt")["faults"]
+        assert after * 10 < before, "the memory is kept"
 
 
 def test_the_kernels_written_by_hand_equal_eager_mode(two):
@@ -118,3 +137,34 @@ def test_the_judge_of_two_functions_can_tell():
     assert breaks.equal(torch.sin, torch.sin, x)
     for other in (torch.abs, torch.relu, lambda v: v.clamp(min=-0.01), lambda v: v.clamp(-0.5, 9)):
         assert not breaks.equal(lambda v: v, other, x)
+
+
+def test_an_if_on_the_norm_compiles_again_until_both_answers_have_a_graph():
+    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    torch.compiler.reset()
+    counts = norms.compilations([3, 3, 0.01, 5, 0.02, 2], x)
+    assert counts[:2] == [2, 2], "before the break and after it; the same norm needs no more"
+    assert counts[2] > 2, "the guard on the norm failed"
+    assert counts[3:] == 3 * [counts[-1]], "both answers have a graph"
+
+
+def test_a_bucket_below_one_mebibyte_cannot_be_compiled():
+    """What the lesson says of `bucket_cap_mb=1`: DDPOptimizer asks it of every DDP model."""
+    DDPOptimizer(2**20, speed.Counting("eager"))
+    with pytest.raises(AssertionError, match="First bucket should be smaller/equal"):
+        DDPOptimizer(2**20 - 1, speed.Counting("eager"))
+
+
+def test_a_compiled_model_saves_other_names_and_the_inner_one_does_not():
+    inner = model.ResNet()
+    compiled = torch.compile(inner)
+    names = list(inner.state_dict())
+    assert list(compiled.state_dict()) == [f"_orig_mod.{name}" for name in names]
+    other = model.ResNet()
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*_orig_mod\.features"):
+        other.load_state_dict(compiled.state_dict())
+    other.load_state_dict(inner.state_dict())
+    for name, weight in compiled.state_dict().items():
+        assert torch.equal(weight, other.state_dict()[name.removeprefix("_orig_mod.")])
+    inner.compile()
+    assert list(inner.state_dict()) == names, "the method leaves them as they are"

@@ -9,9 +9,12 @@ import warnings
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import launch
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import amp
 import dtypes
@@ -115,6 +118,51 @@ def test_what_the_last_section_says_of_the_scaler() -> None:
     assert torch.allclose(w, torch.tensor(0.9)) and off.get_scale() == 1
 
 
+class Asked(TorchDispatchMode):
+    """Counts the times that Python asks for a number in a tensor: on a GPU it waits for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.times = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.times += operation is torch.ops.aten._local_scalar_dense.default
+        return operation(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("fused", "times"), [(False, 1), (True, 0)])
+def test_the_scaler_asks_once_a_step_unless_the_optimizer_is_fused(fused, times) -> None:
+    w = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.5, fused=fused)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(w.sum()).backward()
+    with Asked() as asked:
+        scaler.step(optimizer)
+    assert asked.times == times
+    assert w.tolist() == [0.5, 0.5]
+
+
+def test_a_hook_that_compresses_needs_a_scale_that_fits(tmp_path) -> None:
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        model = nn.Linear(1, 1, bias=False)
+        ddp_model = nn.parallel.DistributedDataParallel(model)
+        ddp_model.register_comm_hook(None, fp16_compress_hook)
+        for gradient, sent in [(1.0, 1.0), (1e5, torch.inf), (1e-9, 0.0)]:
+            model.zero_grad()
+            ddp_model(torch.full((1, 1), gradient)).sum().backward()
+            assert model.weight.grad.item() == sent
+    finally:
+        dist.destroy_process_group()
+
+
+def test_convolutions_may_use_tf32_by_default_and_matrix_products_may_not() -> None:
+    assert torch.backends.cudnn.allow_tf32
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
 STEPS = 24
 
 
@@ -137,6 +185,18 @@ def test_a_gradient_is_clipped_at_its_true_size(two) -> None:
             clipped = report["clipped"][way]
             assert clipped["norm"] == pytest.approx(scale * norm, rel=0.01)
             assert clipped["moved"] == pytest.approx(0.1 / scale, rel=0.02)
+
+
+def test_adam_hides_that_the_order_is_wrong(two) -> None:
+    """Its first step is the learning rate times the sign of each gradient, however it is scaled."""
+    model = amp.network(CPU).double()
+    x = torch.randn(16, 32).double()
+    F.cross_entropy(model(x), torch.arange(16) % 10).backward()
+    signs = torch.cat([parameter.grad.sign().flatten() for parameter in model.parameters()])
+    for report in two:
+        for way in ("fp32", "wrong order"):
+            moved = report["clipped"][f"Adam, {way}"]["moved"]
+            assert moved == pytest.approx(0.001 * signs.norm().item(), rel=0.05)
 
 
 def overflows(model: nn.Module, x: torch.Tensor, y: torch.Tensor, scale: float) -> bool:

@@ -4,6 +4,10 @@ Run:  python fusion.py --megabytes 64
 """
 
 import argparse
+import ctypes
+import resource
+import sys
+from collections.abc import Callable
 from statistics import median
 
 import torch
@@ -16,6 +20,29 @@ from captured import kernels, touched
 from devices import here, report
 from speed import BACKEND
 from stopwatch import in_turns
+
+# Numbers of two settings of Linux's C library (malloc.h).
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
+
+
+def keep_memory() -> None:
+    """Let a CPU keep the memory of old tensors for new ones, as torch does on a GPU.
+
+    Otherwise each large tensor gets new pages from the operating system, which clears them first:
+    on a CPU that can take longer than the operation which fills the tensor.
+    """
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, -1)
+
+
+def faults(way: Callable[[], object]) -> int:
+    """How many new pages of memory (of 4 KiB, as a rule) the system hands out in one call."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    way()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def chain(x: Tensor) -> Tensor:
@@ -49,7 +76,7 @@ def show(numbers: dict) -> None:
     milliseconds = 1000 * numbers["seconds"]
     rate = numbers["bytes"] / numbers["seconds"] / 1e9
     moved = f"{mebibytes:,.0f} MiB, {milliseconds:.1f} ms, {rate:.1f} GB/s"
-    print(f"kernels: {numbers['kernels']}, {moved}")
+    print(f"kernels: {numbers['kernels']}, {moved}, new pages: {numbers['faults']:,}")
 
 
 @record
@@ -59,6 +86,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     place = here()
+    keep_memory()
     torch.manual_seed(0)
     x = torch.randn(args.megabytes * 2**20 // 4, device=place.device)
 
@@ -82,11 +110,11 @@ def main() -> None:
 
     ways = {"eager": lambda: chain(x), "fused": lambda: compiled(x)}
     times = in_turns(ways, args.rounds, place.device)
-    eager["seconds"] = median(times["eager"])
-    fused["seconds"] = median(times["fused"])
-
-    show(eager)
-    show(fused)
+    for name, numbers in [("eager", eager), ("fused", fused)]:
+        numbers["times"] = times[name]
+        numbers["seconds"] = median(times[name])
+        numbers["faults"] = faults(ways[name])
+        show(numbers)
     counts = {"size": x.nbytes, "gate": gate.bytes // x.nbytes}
     report("fusion", place, eager=eager, fused=fused, difference=difference, **counts)
 

@@ -25,7 +25,8 @@ from stopwatch import in_turns, seconds
 
 CACHE = "compiled"
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(CACHE).absolute())  # for the next program to find
-# A CUDA toolkit without a GPU is no news, nor do we need advice on what we show on purpose.
+# A CUDA toolkit without a GPU is no news, nor do we need advice on what we show on purpose: here
+# Dynamo's warnings are off. TORCH_LOGS in the environment overrides this line (norms.py).
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 torch._logging.set_logs(dynamo=logging.ERROR)
 # Without a C++ compiler, torch's own kernels run the graphs: nothing is generated or fused.
@@ -83,6 +84,7 @@ def training(way: Way, x: Tensor, y: Tensor, backend: Counting) -> Callable[[], 
 
     def step() -> None:
         optimizer.zero_grad()
+        # Only timed here: to train in fp16, add a GradScaler (lesson 08).
         with torch.autocast(x.device.type, dtype, enabled=way.sixteen_bits):
             loss = nn.functional.cross_entropy(run(x), y)
         loss.backward()
@@ -117,12 +119,13 @@ def main() -> None:
     for name in names:
         graphs = len(backends[name].graphs)
         assert graphs or not WAYS[name].compiled, "torch.compile was called: nothing was compiled"
-        rows[name] = {"first": first[name], "step": median(later[name]), "graphs": graphs}
+        rows[name] = {"first": first[name], "times": later[name], "step": median(later[name])}
+        rows[name]["graphs"] = graphs
         first_ms = 1000 * rows[name]["first"]
         step_ms = 1000 * rows[name]["step"]
         print(f"{name:18} first step {first_ms:8,.0f} ms, then {step_ms:7.1f} ms a step")
     misses = counters["inductor"]["fxgraph_cache_miss"]  # graphs that were not in the cache
-    report("speed", place, ways=rows, misses=misses)
+    report("speed", place, ways=rows, misses=misses, backend=BACKEND)
 
 
 if __name__ == "__main__":

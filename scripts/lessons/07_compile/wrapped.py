@@ -1,7 +1,7 @@
 """torch.compile before DDP, or after it? Graphs, time, and when each bucket is ready.
 
 Run:  python wrapped.py
-      torchrun --standalone --nproc-per-node=2 wrapped.py
+      torchrun --standalone --nproc-per-node=2 wrapped.py --of Sequential
 """
 
 import argparse
@@ -19,19 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from devices import Place, here, report, start
 from speed import Counting
 
-WIDTH = 512  # a weight of 512 × 512 numbers is 1 MiB: with `bucket_cap_mb=1`, a bucket of its own
+WIDTH = 512  # a weight of 512 × 512 numbers is 1 MiB: with `bucket_cap_mb=1` it fills a bucket
 DEPTH = 3
 
-# What is done to the model, in this order. The last three are without a class of our own.
-WAYS = [
-    "wrap",
-    "compile, wrap",
-    "wrap, compile",
-    "compile, call, wrap",
-    "Sequential: wrap, compile",
-    "Sequential: compile, wrap",
-    "Sequential: compile(), wrap",
-]
+# What is done to the model, in this order: one of our own class, and a plain Sequential.
+ORDERS = {
+    "Network": ["wrap", "compile, wrap", "wrap, compile", "compile, call, wrap"],
+    "Sequential": ["wrap", "wrap, compile", "compile, wrap", "compile(), wrap"],
+}
 
 
 def layers() -> nn.Sequential:
@@ -71,20 +66,20 @@ def arrange(
         elif action == "call":
             model(x)
         elif action == "wrap":
+            # Not below 1, which the compiler expects of the first bucket: an AssertionError.
             model = DistributedDataParallel(model, bucket_cap_mb=1)
             model.register_comm_hook(moments, send)
     return model
 
 
-def train(way: str, batches: Tensor, place: Place) -> tuple[dict, Tensor]:
-    """Train in one way, on batches (steps, N, WIDTH).
+def train(kind: str, order: str, batches: Tensor, place: Place) -> tuple[dict, Tensor]:
+    """Train one kind of model, arranged in one order, on batches (steps, N, WIDTH).
 
-    Returns the graphs, the seconds a step, and when in the last backward pass, from 0 to 1, each
-    bucket was ready; and all weights in the end, as one vector.
+    Returns the graphs, the seconds a step, when in the last backward pass, from 0 to 1, each bucket
+    was ready, and the first name in the state_dict; and all weights in the end, as one vector.
     """
     torch.compiler.reset()
     torch.manual_seed(0)
-    kind, _, order = way.rpartition(": ")
     model = layers() if kind == "Sequential" else Network()
     model = model.to(place.device)
     backend = Counting()
@@ -107,14 +102,17 @@ def train(way: str, batches: Tensor, place: Place) -> tuple[dict, Tensor]:
 
     duration = backward_ends - backward_begins
     ready = [(moment - backward_begins) / duration for moment in moments]
-    seconds = median(times[3:])  # the first steps compile, and settle
+    row = {"graphs": len(backend.graphs), "ready": ready, "saved": next(iter(run.state_dict()))}
+    row["times"] = times[3:]  # the first steps compile, and settle
+    row["step"] = median(times[3:])
     weights = nn.utils.parameters_to_vector(model.parameters()).detach()
-    return {"graphs": len(backend.graphs), "step": seconds, "ready": ready}, weights
+    return row, weights
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--of", choices=ORDERS, default="Network", help="kind of model")
     parser.add_argument("--steps", type=int, default=8)
     args = parser.parse_args()
     place = here()
@@ -124,17 +122,17 @@ def main() -> None:
 
     # Compiled or not, the weights must end up the same. The first way compiles nothing.
     rows = {}
-    for way in WAYS:
-        row, weights = train(way, batches, place)
-        if way == "wrap":
+    for order in ORDERS[args.of]:
+        row, weights = train(args.of, order, batches, place)
+        if order == "wrap":
             reference = weights
         difference = (weights - reference).abs().max()
         row["difference"] = difference.item()
         row["sum"] = weights.double().sum().item()
-        rows[way] = row
+        rows[order] = row
         if place.rank == 0:
             milliseconds = 1000 * row["step"]
-            print(f"{way:28}graphs: {row['graphs']}, {milliseconds:5.1f} ms a step")
+            print(f"{order:20}graphs: {row['graphs']}, {milliseconds:5.1f} ms a step")
     report("wrapped", place, ways=rows)
     dist.destroy_process_group()
 

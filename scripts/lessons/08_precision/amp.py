@@ -49,10 +49,12 @@ def formats(device: torch.device) -> dict[str, str]:
     return {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in outputs.items()}
 
 
-def clip(way: str, device: torch.device) -> dict[str, float]:
+def clip(way: str, device: torch.device, adam: bool = False) -> dict[str, float]:
     """One step with its gradient clipped to 0.1: the norm before, and how far the weights moved."""
     model = network(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1)
+    if adam:
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     sixteen_bits = way != "fp32"
     scaler = GradScaler(device.type, init_scale=2.0**10, enabled=sixteen_bits)
     x = torch.randn(16, 32).to(device)
@@ -115,6 +117,8 @@ def main() -> None:
     start(place)
 
     clipped = {way: clip(way, place.device) for way in ("fp32", "wrong order", "mended")}
+    for way in ("fp32", "wrong order"):
+        clipped[f"Adam, {way}"] = clip(way, place.device, adam=True)
     bad = 3 * args.steps // 4
     story = train(args.steps, bad, place)
     if place.rank == 0:

@@ -121,7 +121,7 @@ def main() -> None:
     place = here()
 
     # Small pictures for a small network, so that many trainings take a short time.
-    whole, source = pictures(4096, 1999)
+    whole, source = pictures(4096, 10_000)
     small = {}
     for split, (x, y) in whole.items():
         small[split] = (shrink(x, place.device), y.to(place.device))

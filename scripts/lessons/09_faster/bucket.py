@@ -25,12 +25,11 @@ Way = tuple[str, float]  # who sends, "torch" or "ours", and MiB in a bucket
 SILENT: Way = ("silent", 0.0)  # nobody sends
 
 
-def sweep(rounds: int, device: torch.device) -> list[float]:
-    """Median seconds of a bare all-reduce of each size, all sizes in turns: none has a bad time."""
+def sweep(rounds: int, device: torch.device) -> dict[int, list[float]]:
+    """Seconds of a bare all-reduce of each size, all sizes in turns: none has a bad time."""
     flats = [torch.zeros(size // 4, device=device) for size in SIZES]
     messages = {flat.nbytes: partial(dist.all_reduce, flat) for flat in flats}
-    times = in_turns(messages, 4 * rounds, device)
-    return [median(times[size]) for size in SIZES]
+    return in_turns(messages, rounds, device)
 
 
 def fit(seconds: list[float]) -> tuple[float, float]:
@@ -115,8 +114,10 @@ def main() -> None:
     start(place)
 
     # What does one message cost?
-    messages = sweep(args.rounds, place.device)
+    sent = sweep(4 * args.rounds, place.device)
+    messages = [median(sent[size]) for size in SIZES]
     alpha, beta = fit(messages)
+    thirds = [[median(sent[size][third::3]) for size in SIZES] for third in range(3)]
 
     # What does a step cost, with each size of bucket? All ways train on the same noise.
     torch.manual_seed(place.rank)
@@ -125,7 +126,7 @@ def main() -> None:
     times = interleaved(models, x, args.rounds)
     rows = []
     for (who, mb), seconds in times.items():
-        rows.append({"who": who, "mb": mb, "seconds": median(seconds)})
+        rows.append({"who": who, "mb": mb, "seconds": seconds})
 
     # Both DDPs side by side with the last size, round by round.
     last = caps[-1]
@@ -137,6 +138,7 @@ def main() -> None:
         print(f"our DDP / torch's, buckets of {last:g} MiB: {median(ratios):.2f} of the time")
     line = {"sizes": SIZES, "messages": messages, "alpha": alpha, "beta": beta}
     numbers = {
+        "fits": [fit(third) for third in thirds],
         "steps": rows,
         "ratios": ratios,
         "gap": largest_gap(models, caps),

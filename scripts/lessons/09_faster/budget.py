@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report, start
+from dtypes import FORMATS, best_dtype, units
 from loader import augment, normalise
 from model import ResNet
 
@@ -24,7 +25,8 @@ from model import ResNet
 class Training:
     """The course's ResNet on pictures of noise, one step at a time.
 
-    `options` are names of the changes in tune.py. With none, it is as textbooks write it.
+    `options` are names of the changes in tune.py. With none it is a textbook's step:
+    fp32, and picture by picture.
     """
 
     def __init__(self, options: set[str], batch_size: int, place: Place):
@@ -33,32 +35,31 @@ class Training:
         self.place = place
 
         torch.manual_seed(0)
-        self.layout = torch.contiguous_format
-        if "channels last" in options:
-            self.layout = torch.channels_last
+        last = "channels last" in options
+        self.layout = torch.channels_last if last else torch.contiguous_format
         model = ResNet().to(place.device, memory_format=self.layout)
         view = "bucket view" in options
         self.model = DistributedDataParallel(model, gradient_as_bucket_view=view, static_graph=view)
-        # The argument of this name has another one in newer torch.
+        # Set here and not as an argument: that would leave out the buffers' sync at the start, too.
         self.model.broadcast_buffers = "own statistics" not in options
         fused = True if "fused" in options else None  # None: torch chooses
-        parameters = model.parameters()
-        self.optimizer = torch.optim.SGD(parameters, 0.01, 0.9, nesterov=True, fused=fused)
+        self.optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9, nesterov=True, fused=fused)
 
-        # A byte a colour: all of CIFAR-10 takes 154 MB, and fits beside the model.
+        best, _ = best_dtype(units(place.device))
+        dtype = FORMATS[best if "number format" in options else "fp32"]
+        self.cast = torch.autocast(place.device.type, dtype, enabled=dtype != torch.float32)
+        self.scaler = torch.amp.GradScaler(place.device.type, enabled=dtype == torch.float16)
+
+        # A byte a colour: CIFAR-10's training set takes 154 MB, and fits beside the model.
         home = place.device if "whole batches" in options else "cpu"
-        pictures = torch.randint(256, (2048, 3, 32, 32), dtype=torch.uint8)
-        labels = torch.randint(10, (2048,))
-        self.x = pictures.to(home)
-        self.y = labels.to(home)
+        self.x = torch.randint(256, (2048, 3, 32, 32), dtype=torch.uint8, device=home)
+        self.y = torch.randint(10, (2048,), device=home)
 
     def batch(self) -> tuple[Tensor, Tensor]:
         """Pictures (N, 3, 32, 32), shifted, mirrored, normalised; labels (N,); on the device."""
         device = self.place.device
         chosen = torch.randint(len(self.x), (self.batch_size,), device=self.x.device)
-        parts = chosen.split(1)
-        if "whole batches" in self.options:
-            parts = [chosen]
+        parts = [chosen] if "whole batches" in self.options else chosen.split(1)
         pictures = [normalise(augment(self.x[part])) for part in parts]
         x = torch.cat(pictures).to(device)
         y = self.y[chosen].to(device)
@@ -81,11 +82,13 @@ class Training:
         loaded = self.now(wait=laps)
         with nullcontext() if talk else self.model.no_sync():
             self.optimizer.zero_grad()
-            loss = cross_entropy(self.model(x), y)
+            with self.cast:
+                loss = cross_entropy(self.model(x), y)
             forward_done = self.now(wait=laps)
-            loss.backward()
+            self.scaler.scale(loss).backward()
             backward_done = self.now(wait=laps)
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         stepped = self.now(wait=laps)
         return {
             "data": loaded - begun,

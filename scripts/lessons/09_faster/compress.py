@@ -77,8 +77,7 @@ class Training:
         self.run = self.model
         if way != LOCAL:
             self.run = wrapped(way, self.model, settled)
-        parameters = self.model.parameters()
-        self.optimizer = torch.optim.SGD(parameters, 0.05, momentum=0.9)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.05, momentum=0.9)
 
     def step(self, number: int, x: Tensor, y: Tensor) -> None:
         self.optimizer.zero_grad()
@@ -98,8 +97,7 @@ class Training:
 
     @torch.no_grad()
     def accuracy(self, x: Tensor, y: Tensor) -> float:
-        right = self.model(x).argmax(1) == y
-        return right.float().mean().item()
+        return (self.model(x).argmax(1) == y).float().mean().item()
 
 
 @record
@@ -135,14 +133,16 @@ def main() -> None:
     test_y = y[-TEST:]
     for way, row in rows.items():
         row["accuracy"] = trainings[way].accuracy(test_x, test_y)
-        late = row["seconds"][-4 * args.every :]  # whole rounds of local SGD, and PowerSGD at work
-        row["ms"] = 1000 * mean(late)
-        row["mib"] = sum(row["bytes"]) / args.steps / 2**20
+        # Time and bytes of the same steps: whole rounds of local SGD, with PowerSGD at work.
+        first = settled + (args.steps - settled) % args.every
+        starts = range(first, args.steps, args.every)
+        row["ms"] = [1000 * mean(row["seconds"][at : at + args.every]) for at in starts]
+        row["mib"] = mean(row["bytes"][first:]) / 2**20
         if place.rank == 0:
-            cost = f"{row['mib']:6.2f} MiB a step {row['ms']:7.1f} ms"
+            cost = f"{row['mib']:7.3f} MiB a step {mean(row['ms']):7.1f} ms"
             print(f"{way:10} {cost}, {row['accuracy']:.1%} right")
     guess = test_y.bincount().max().item() / TEST  # always naming the commonest label
-    report("compress", place, rows=rows, every=args.every, guess=guess)
+    report("compress", place, rows=rows, every=args.every, guess=guess, tested=TEST)
     dist.destroy_process_group()
 
 

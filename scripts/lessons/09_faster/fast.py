@@ -1,4 +1,4 @@
-"""The recipe: everything that paid, in one program. Accuracy against seconds of training.
+"""The recipe: all changes of this lesson in one program. Accuracy against seconds of training.
 
 Run:  python fast.py --epochs 4
       torchrun --standalone --nproc-per-node=2 fast.py --epochs 4
@@ -32,7 +32,7 @@ def batches(pictures: int, size: int, epoch: int, place: Place) -> tuple[Tensor,
 def tuned(model: nn.Module) -> nn.Module:
     """DDP as this lesson leaves it: gradients are views of buckets, and no buffers are sent."""
     ddp_model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
-    ddp_model.broadcast_buffers = False  # as an argument it has another name in newer torch
+    ddp_model.broadcast_buffers = False  # ahead of forward; at the start they have been sent
     return ddp_model
 
 
@@ -136,7 +136,7 @@ def main() -> None:
     pace = steps * whole / trained
     if place.rank == 0:
         print(f"{train_set.source}: {pace:,.0f} pictures a second")
-    numbers = {"data": train_set.source, "curve": curve, "pace": pace, "flip": args.flip}
+    numbers = {"data": train_set.source, "curve": curve, "pace": pace, "steps": steps}
     report("fast", place, dtype=training.dtype, reason=training.reason, **numbers)
     dist.destroy_process_group()
 

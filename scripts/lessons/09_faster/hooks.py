@@ -43,7 +43,10 @@ class Overlapping(nn.Module):
         self.missing = list(self.sizes)  # how many gradients a bucket still waits for
 
     def fill(self, bucket: list[Tensor]) -> None:
-        """One flat tensor, of which each gradient is a view: nothing is copied to send it."""
+        """One flat tensor, of which each gradient is a view: what is sent need not be copied first.
+
+        The price: the tensor is filled with zeros ahead of each backward pass, which adds to them.
+        """
         number = len(self.flats)
         lengths = [p.numel() for p in bucket]
         flat = bucket[0].new_zeros(sum(lengths))  # of the same type, on the same device
@@ -54,11 +57,14 @@ class Overlapping(nn.Module):
         self.flats.append(flat)
         self.sizes.append(len(bucket))
 
-    def arrived(self, number: int, _: Tensor) -> None:
+    def arrived(self, number: int, parameter: Tensor) -> None:
         """Autograd calls this when a parameter of bucket `number` has its gradient."""
+        flat = self.flats[number]
+        # optimizer.zero_grad() drops the views: the bucket would stay full of zeros, and be sent.
+        inside = parameter.grad.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr()
+        assert inside, "a gradient is outside its bucket: call zero_grad() of the model"
         self.missing[number] -= 1
         if self.missing[number] == 0:
-            flat = self.flats[number]
             flat /= dist.get_world_size()
             work = dist.all_reduce(flat, async_op=True)  # and backward goes on
             self.works.append(work)
@@ -71,7 +77,7 @@ class Overlapping(nn.Module):
         return output
 
     def zero_grad(self, set_to_none: bool = False) -> None:
-        for flat in self.flats:  # set to None, the gradients would be no views any more
+        for flat in self.flats:  # gradients that are set to None would no longer be views
             flat.zero_()
 
     def finish(self) -> None:

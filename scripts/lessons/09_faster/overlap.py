@@ -37,10 +37,11 @@ def training(bucket_mb: float, batch_size: int, place: Place) -> Callable[[], No
     return step
 
 
-def step_begins(spans: Spans) -> float:
-    """The ms after which the optimizer's step begins: forward, backward and waiting are over."""
-    begin, _ = spans["step"][0]
-    return begin
+def lengths(traces: list[Spans], name: str) -> str:
+    """How many ms a phase took: the shortest and the longest of some traces."""
+    spans = [trace[name][0] for trace in traces]
+    times = [end - begin for begin, end in spans]
+    return f"{name} {min(times):.1f} – {max(times):.1f} ms"
 
 
 @record
@@ -50,6 +51,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64, help="rows a rank")
     sizes = "MiB, with commas between: 4 is half of the network"
     parser.add_argument("--buckets", default="25,4", help=sizes)
+    parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     start(place)
 
@@ -58,18 +60,17 @@ def main() -> None:
     for mb in args.buckets.split(","):
         steps[mb] = training(float(mb), args.batch_size, place)
         traces[mb] = []
-    for _ in range(3):
-        for mb, step in steps.items():
-            traces[mb].append(trace(step, PHASES, place))
-    quickest = {mb: min(spans, key=step_begins) for mb, spans in traces.items()}
+    sizes = list(steps)
+    for _ in range(args.rounds):
+        for mb in sizes:
+            traces[mb].append(trace(steps[mb], PHASES, place))
+        sizes.reverse()  # every other round backwards, so that none always comes first
 
     if place.rank == 0:
-        for mb, spans in quickest.items():
-            begin, back = spans["backward"][0]
-            _, done = spans["waiting"][0]
-            times = f"backward {back - begin:.1f} ms, then waiting {done - back:.1f} ms"
-            print(f"buckets of {mb} MiB: {times}")
-    report("overlap", place, traces=quickest)
+        for mb, of_size in traces.items():
+            both = f"{lengths(of_size, 'backward')}, then {lengths(of_size, 'waiting')}"
+            print(f"buckets of {mb} MiB: {both}")
+    report("overlap", place, traces=traces)
     dist.destroy_process_group()
 
 

@@ -91,7 +91,7 @@ def main() -> None:
     start(place)
     shared = Shared(place)
 
-    # The same mean? And how much sooner?
+    # A faster way counts only if its mean is the same.
     largest_gap = max(gap(shared, mb, place) for mb in SIZES)
     ratios = {mb: race(shared, mb, args.rounds, place) for mb in SIZES}
     if place.rank == 0:

@@ -1,20 +1,46 @@
-"""One change at a time: each is measured beside the program without it, and kept only if it pays.
+"""One change at a time, each beside the program without it. Kept is what pays beyond chance.
 
 Run:  python tune.py
-      torchrun --standalone --nproc-per-node=2 tune.py --rounds 5
+      torchrun --standalone --nproc-per-node=2 tune.py --rounds 15
 """
 
 import argparse
+from collections.abc import Callable
+from functools import partial
+from math import comb
 from statistics import median
 
+import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from budget import Training, budget
+from budget import Training
 from devices import Place, here, report, start
-from stopwatch import in_turns, seconds, slowest
+from stopwatch import in_turns, slowest
 
-CHANGES = ["whole batches", "channels last", "fused", "bucket view", "own statistics"]
+# The number format comes before the memory format: channels last may pay in 16 bits only.
+CHANGES = [
+    "whole batches",
+    "number format",
+    "channels last",
+    "fused",
+    "bucket view",
+    "own statistics",
+]
+NOTHING = "nothing"  # a change that changes nothing: what does chance make of it?
+CHANCE = 0.05  # it may be kept in one launch of twenty
+
+
+def chance(quicker: int, rounds: int) -> float:
+    """The probability that of so many tosses of a coin at least `quicker` come up heads."""
+    ways = sum(comb(rounds, heads) for heads in range(quicker, rounds + 1))
+    return ways / 2**rounds
+
+
+def pays(ratios: list[float]) -> bool:
+    """Whether a change was quicker in more rounds than a coin would have chosen (a sign test)."""
+    quicker = sum(ratio < 1 for ratio in ratios)
+    return chance(quicker, len(ratios)) <= CHANCE
 
 
 def training(options: set[str], batch_size: int, place: Place) -> Training:
@@ -31,13 +57,11 @@ def several(training: Training, steps: int, talk: bool = True) -> None:
         training.step(talk, laps=False)
 
 
-def compare(before: Training, after: Training, rounds: int, steps: int) -> list[float]:
+def compare(
+    before: Callable[[], None], after: Callable[[], None], rounds: int, device: torch.device
+) -> list[float]:
     """Time after / time before, round by round: what else this machine does slows both alike."""
-    ways = {
-        "before": lambda: several(before, steps),
-        "after": lambda: several(after, steps),
-    }
-    device = before.place.device
+    ways = {"before": before, "after": after}
     times = in_turns(ways, rounds, device, before=dist.barrier)
     ratios = []
     for old, new in zip(times["before"], times["after"], strict=True):
@@ -47,65 +71,46 @@ def compare(before: Training, after: Training, rounds: int, steps: int) -> list[
     return ratios
 
 
-def talk(training: Training, rounds: int, steps: int) -> list[float]:
-    """Pace of two ranks that talk / of two that never do, round by round."""
-    device = training.place.device
-    ratios = []
-    for _ in range(rounds):
-        training.step(talk=False)  # whether buffers are sent is decided one step ahead
-        silent = seconds(lambda: several(training, steps, talk=False), device)
-        training.step()
-        talking = seconds(lambda: several(training, steps), device)
-        ratio = slowest(silent, device) / slowest(talking, device)
-        ratios.append(ratio)
-    return ratios
-
-
 @record
 def main() -> None:
     place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=64, help="pictures a rank")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=2, help="steps of each side in a round")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=1, help="steps of each side in a round")
     args = parser.parse_args()
     start(place)
+    rounds = args.rounds
+    device = place.device
 
-    # The textbook's step, and its budget.
+    # One change after the other, each on top of those that were kept; at the end, nothing.
     textbook = training(set(), args.batch_size, place)
-    first = budget(textbook, 2 * args.steps)
-
-    # One change after the other, each on top of those that were kept.
     best = textbook
     rows = []
-    for change in CHANGES:
+    for change in [*CHANGES, NOTHING]:
         changed = training(best.options | {change}, args.batch_size, place)
-        ratios = compare(best, changed, args.rounds, args.steps)
-        kept = median(ratios) < 0.98
-        if kept:
+        ways = [partial(several, each, args.steps) for each in (best, changed)]
+        ratios = compare(*ways, rounds, device)
+        kept = pays(ratios)
+        if kept and change != NOTHING:
             best = changed
         rows.append({"change": change, "ratios": ratios, "kept": kept})
         if place.rank == 0:
-            spread = f"({min(ratios):.2f} – {max(ratios):.2f})"
+            quicker = sum(ratio < 1 for ratio in ratios)
             verdict = "kept" if kept else "left out"
-            print(f"{change:15} {median(ratios):5.2f} of the time  {spread}  {verdict}")
+            of = f"quicker in {quicker:2} of {rounds} rounds"
+            print(f"{change:15} {median(ratios):5.2f} of the time, {of}: {verdict}")
 
     # All that were kept: beside the textbook's step, and beside ranks that never talk.
-    whole = compare(textbook, best, args.rounds, args.steps)
-    silent = talk(best, args.rounds, args.steps)
-    last = budget(best, 2 * args.steps)
+    steps = partial(several, best, args.steps)
+    whole = compare(partial(several, textbook, args.steps), steps, rounds, device)
+    alone = training(best.options, args.batch_size, place)
+    silent = compare(steps, partial(several, alone, args.steps, talk=False), rounds, device)
     if place.rank == 0:
         pace = f"{median(silent):.2f} of the pace without talking"
         print(f"all in all      {median(whole):5.2f} of the time, {pace}")
-    numbers = {
-        "first": first,
-        "last": last,
-        "rows": rows,
-        "whole": whole,
-        "silent": silent,
-        "options": sorted(best.options),
-    }
-    report("tune", place, **numbers)
+    options = sorted(best.options)
+    report("tune", place, rows=rows, whole=whole, silent=silent, options=options)
     dist.destroy_process_group()
 
 
