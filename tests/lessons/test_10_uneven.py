@@ -14,17 +14,26 @@ PROGRAM = f"""
 import torch, torch.distributed as dist
 from devices import here, report
 from exact import evaluate, gather, medians
-from exam import exam
+from exam import exam, practise
+from join import price
 from momentum import train
 
 place = here()
 dist.init_process_group("gloo")
 model, x, y = exam(place)
+model[0].running_mean += place.rank  # as after a training: each rank has statistics of its own
 scores = [evaluate(model, x[:n], y[:n], place) for n in {SIZES}]
 orders = [gather(torch.arange(n)[place.rank :: place.world_size], place).tolist() for n in {SIZES}]
 found = {{way: train(way, place)["ends"] for way in ["SGD, mended", "ZeRO", "ZeRO, mended"]}}
 median = medians(model, x, y, place)
-report("three", place, scores=scores, orders=orders, found=found, median=median)
+mean = model[0].running_mean.tolist()
+worn = exam(place)[0]
+practise(worn, place)
+worn = worn[0].running_mean.tolist()
+prices = [price(place, enable) for enable in (False, True)]
+numbers = {{"scores": scores, "orders": orders, "found": found, "median": median, "mean": mean}}
+numbers |= {{"worn": worn, "prices": prices}}
+report("three", place, **numbers)
 dist.destroy_process_group()
 """
 
@@ -39,8 +48,7 @@ def three(tmp_path_factory) -> list[dict]:
 
 def by_hand() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The test set's points, classes and losses: the nearer a centre, the larger the score."""
-    model, x, y = exam(Place(0, 0, 1, torch.device("cpu"), "gloo"))
-    x = x / (1 + model[0].eps) ** 0.5  # a batch norm that has seen nothing
+    _, x, y = exam(Place(0, 0, 1, torch.device("cpu"), "gloo"))
     scores = -torch.cdist(x, torch.tensor(CENTRES, dtype=torch.float64)).square() / 2
     losses = -scores.log_softmax(1)[torch.arange(len(y)), y]
     return x, y, losses
@@ -56,6 +64,22 @@ def test_an_evaluation_is_exact_even_where_a_rank_has_nothing(three):
             assert (score["right"], score["count"]) == (right, n)
             assert score["accuracy"] == right / n
             assert score["loss"] == pytest.approx(losses[:n].mean().item(), rel=1e-9)
+
+
+def test_an_evaluation_leaves_all_ranks_with_the_model_of_rank_0(three):
+    means = [rank["mean"] for rank in three]
+    assert means[0] == means[1] == means[2]
+
+
+def test_a_training_leaves_each_rank_with_statistics_of_its_own(three):
+    worn = [rank["worn"] for rank in three]
+    assert worn[0] != worn[1] and worn[1] != worn[2] and worn[2] != worn[0]
+
+
+def test_join_costs_collectives_in_every_step(three):
+    for rank in three:
+        without, under_join = rank["prices"]
+        assert without == 1 < under_join < 10
 
 
 def test_a_median_is_that_of_all_losses(three):

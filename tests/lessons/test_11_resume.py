@@ -4,14 +4,17 @@ Saves that fail, files in every condition, stops after any step.
 """
 
 import os
+import random
 import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from ranks import launch_all
 from torch.utils.data import Dataset
 
 import resume
@@ -20,6 +23,42 @@ from atomic import replacing
 from checkpoint import CheckpointError, load, newest, path_of, prune, save, usable
 from devices import Place
 from learner import PICTURES, Training
+from randomness import random_state, set_random_state
+
+# Goes on after step 6, with a first step that is thrown away and without one.
+RESUMED = """
+from pathlib import Path
+import torch, torch.distributed as dist
+import learner
+from checkpoint import load_of_rank, path_of, save
+from devices import here, report
+from learner import Training
+
+place = here()
+if place.world_size == 3:
+    learner.PICTURES, learner.BATCH = 600, 30  # which three can share
+dist.init_process_group("gloo")
+path = path_of(Path("files"), 6, place.rank, place.world_size)
+whole = Training(place, epochs=1)
+for done in whole.steps():
+    if done == 6:
+        save(whole.to_save(), path)
+dist.barrier()
+
+def equal(settle):
+    torch.manual_seed(1)
+    again = Training(place, epochs=1)
+    state = load_of_rank(path.parent, 6, place.rank, place.world_size)
+    again.restore(state, settle=settle)
+    steps = list(again.steps())
+    pairs = list(zip(again.model.parameters(), whole.model.parameters(), strict=True))
+    same = all(torch.equal(*pair) for pair in pairs)
+    return len(steps) == 14 and same and again.losses == whole.losses
+
+results = {"settled": equal(True), "fresh": equal(False)}
+report("resumed", place, **results, size=path.stat().st_size)
+dist.destroy_process_group()
+"""
 
 
 def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
@@ -163,6 +202,46 @@ def test_a_launch_takes_up_the_newest_file_to_the_last_bit(
     assert resume.take_up(again, alone, dist.group.WORLD) == [[8, 16]]
     assert list(again.steps()) == list(range(17, 41))
     assert again.losses == whole.losses
+
+
+def test_two_three_and_four_ranks_go_on_to_the_last_bit(tmp_path: Path) -> None:
+    launches = {}
+    for ranks in (2, 3, 4):
+        folder = tmp_path / str(ranks)
+        (folder / "files").mkdir(parents=True)
+        (folder / "resumed.py").write_text(RESUMED)
+        launches[folder] = (ranks, ["resumed.py"])
+    for ended, (ranks, _) in zip(launch_all(launches, 300), launches.values(), strict=True):
+        assert ended.code == 0, ended.text
+        first, *others = ended.reports("resumed", ranks)
+        for rank in (first, *others):
+            assert rank["settled"], f"{ranks} ranks: other bits"
+        # Two numbers have one sum; from three on the order of the first step's buckets counts.
+        assert all(rank["fresh"] == (ranks == 2) for rank in (first, *others))
+        # What is equal on all is saved once.
+        assert all(rank["size"] < first["size"] / 2 for rank in others)
+
+
+def test_a_training_goes_on_while_its_state_is_written(tmp_path: Path) -> None:
+    command = [str(rooms.program("meanwhile")), "--megabytes", "8"]
+    [ended] = launch_all({tmp_path: (2, command)}, 200)
+    assert ended.code == 0, ended.text
+    for rank in ended.reports("meanwhile", 2):
+        assert rank["kept"]
+        assert all(one["steps"] == one["right"] > 0 for one in rank["rounds"])
+
+
+def test_the_random_numbers_of_three_libraries_go_through_a_file(tmp_path: Path) -> None:
+    cpu = torch.device("cpu")
+    save({"random": random_state(cpu)}, tmp_path / "state.pt")
+
+    def draw() -> list:
+        return [random.random(), *np.random.rand(3).tolist(), *torch.rand(3).tolist()]
+
+    first = draw()
+    assert draw() != first
+    set_random_state(load(tmp_path / "state.pt")["random"], cpu)
+    assert draw() == first
 
 
 def test_a_batch_that_ranks_cannot_share_is_refused(alone: Place) -> None:

@@ -1,4 +1,4 @@
-"""One test set, the same predictions, five reports: which answer depends on the number of ranks?
+"""One test set, one model, six reports: which answer depends on the number of ranks?
 
 Run:  python exact.py
       torchrun --standalone --nproc-per-node=2 exact.py
@@ -8,11 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from devices import Place, here, report, start
-from exam import exam
+from exam import exam, practise
 from join import collectives
 
 BATCH = 10  # samples in a batch of one rank
@@ -27,10 +26,10 @@ def tally(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return torch.stack([right, loss, loss.new_tensor(len(y))])
 
 
-def evaluate(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, float]:
-    """Exact on any number of ranks, even if some have no sample: sums, one all-reduce, a division.
+def summed(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, float]:
+    """Scores of all samples: each rank's sums over its share, one all-reduce, a division.
 
-    Rank r of n takes the samples r, r + n, r + 2n, …
+    Rank r of n takes the samples r, r + n, r + 2n, … A rank may have none.
     """
     totals = torch.zeros(3, dtype=torch.float64, device=place.device)
     n = place.world_size
@@ -39,12 +38,16 @@ def evaluate(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, 
         totals += tally(model, x[part], y[part])
     dist.all_reduce(totals)
     right, loss, count = totals.tolist()
-    return {
-        "right": int(right),
-        "count": int(count),
-        "accuracy": right / count,
-        "loss": loss / count,
-    }
+    counts = {"right": int(right), "count": int(count)}
+    return counts | {"accuracy": right / count, "loss": loss / count}
+
+
+def evaluate(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, float]:
+    """Exact on any number of ranks: the scores of the model that rank 0 would save."""
+    # After a training under DDP each rank has statistics of its own.
+    for buffer in model.buffers():
+        dist.broadcast(buffer, src=0)
+    return summed(model, x, y, place)
 
 
 def sampled(model: nn.Module, x: Tensor, y: Tensor, place: Place, drop_last: bool) -> Tensor:
@@ -123,11 +126,18 @@ def main() -> None:
     start(place)
     model, x, y = exam(place)
 
+    # Each rank's model on all samples, before anything is sent. On two ranks these are two models.
+    ddp_model = practise(model, place)
+    alone = int(tally(model, x, y)[0])
+    own_statistics = summed(model, x, y, place)
+
+    # From here on all ranks have rank 0's model.
     ways = {"exact": evaluate(model, x, y, place)} | wrong(model, x, y, place)
-    # The model itself does not communicate; its DDP wrapper does, even here, without gradients.
-    ddp_model = DistributedDataParallel(model)
+    ways["own statistics"] = own_statistics
+    # The model itself does not communicate. Its DDP wrapper does, even without gradients: once.
     talk = {
-        "wrapper": collectives(lambda: ddp_model(x)),
+        "wrapper, first forward": collectives(lambda: ddp_model(x)),
+        "wrapper, second": collectives(lambda: ddp_model(x)),
         "model": collectives(lambda: model(x)),
     }
     median = medians(model, x, y, place)
@@ -135,7 +145,7 @@ def main() -> None:
     if place.rank == 0:
         for way, numbers in ways.items():
             print(f"{way:14} accuracy {numbers['accuracy']:7.2%}, loss {numbers['loss']:.4f}")
-    report("exact", place, ways=ways, talk=talk, median=median)
+    report("exact", place, ways=ways, alone=alone, talk=talk, median=median)
     dist.destroy_process_group()
 
 

@@ -1,4 +1,4 @@
-"""A test set of 97 points and a classifier that is never trained. What does it say?
+"""A test set of 97 points and a classifier whose weights stay as they are. What does it say?
 
 Run:  python exam.py
 """
@@ -6,11 +6,21 @@ Run:  python exam.py
 import torch
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report
 
 N = 97  # a prime: no share of a different size can hit upon the same accuracy by chance
 CENTRES = [[3.0, 0.0], [0.0, 1.5], [0.0, 0.0]]
+BATCHES = 20  # of a training, seen by each rank
+POINTS = 4  # in a batch of one rank: so few that the ranks' statistics differ clearly
+SEED = 3
+
+
+def points(y: Tensor, generator: torch.Generator) -> Tensor:
+    """A point (N, 2) in float64 near the centre of each class y (N,)."""
+    noise = torch.randn(len(y), 2, generator=generator, dtype=torch.float64)
+    return torch.tensor(CENTRES, dtype=torch.float64)[y] + noise
 
 
 def exam(place: Place) -> tuple[nn.Module, Tensor, Tensor]:
@@ -19,19 +29,40 @@ def exam(place: Place) -> tuple[nn.Module, Tensor, Tensor]:
     The points are sorted by class, as files often are.
     """
     y = torch.arange(N) * 3 // N
-    centres = torch.tensor(CENTRES, dtype=torch.float64)
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(N, 2, generator=generator, dtype=torch.float64)
-    x = centres[y] + noise
+    x = points(y, torch.Generator().manual_seed(0))
 
+    # BatchNorm has buffers, its running statistics. Its weights undo what it does: so long as the
+    # statistics are those of x, points come out as they went in.
+    norm = nn.BatchNorm1d(2)
     # The nearest centre c is that of the largest c·x - |c|²/2, which a linear layer computes.
-    norm = nn.BatchNorm1d(2)  # has buffers: see exact.py
     linear = nn.Linear(2, 3)
     model = nn.Sequential(norm, linear).double().eval()
+    centres = torch.tensor(CENTRES, dtype=torch.float64)
     with torch.no_grad():
+        norm.running_mean.copy_(x.mean(0))
+        norm.running_var.copy_(x.var(0))
+        norm.weight.copy_((x.var(0) + norm.eps).sqrt())
+        norm.bias.copy_(x.mean(0))
         linear.weight.copy_(centres)
         linear.bias.copy_(-centres.square().sum(1) / 2)
     return model.to(place.device), x.to(place.device), y.to(place.device)
+
+
+@torch.enable_grad()
+def practise(model: nn.Module, place: Place) -> DistributedDataParallel:
+    """What a training under DDP does to BatchNorm: each rank's statistics follow its own batches.
+
+    Before each forward, DDP copies rank 0's statistics to all; after the last one nobody does. The
+    weights stay as they are, and rank 0's batches are the same on any number of ranks.
+    """
+    ddp_model = DistributedDataParallel(model).train()
+    generator = torch.Generator().manual_seed(SEED + place.rank)
+    for _ in range(BATCHES):
+        y = torch.randint(3, (POINTS,), generator=generator)
+        output = ddp_model(points(y, generator).to(place.device))
+        loss = nn.functional.cross_entropy(output, y.to(place.device))
+        loss.backward()  # no `step`: the gradients are not used
+    return ddp_model.eval()
 
 
 @record

@@ -48,8 +48,8 @@ def brought(place: Place) -> Tensor:
     return 10**place.rank * numbers
 
 
-def train(place: Place, **settings) -> dict[str, object]:
-    """Train under Join with these settings.
+def train(place: Place, numbers: Tensor, **settings) -> dict[str, object]:
+    """Train under Join with these settings, one step for each of this rank's numbers.
 
     Returns the gradient and the weight after each step of this rank, and the weight in the end,
     when all have joined.
@@ -59,7 +59,7 @@ def train(place: Place, **settings) -> dict[str, object]:
     gradients = []
     weights = []
     with Join([ddp_model], **settings):
-        for x in brought(place):
+        for x in numbers:
             model.zero_grad()
             loss = ddp_model(x)
             loss.backward()
@@ -73,10 +73,17 @@ def train(place: Place, **settings) -> dict[str, object]:
 def complaint(place: Place) -> str:
     """What this rank's error says if Join must stop all as soon as one has no batch left."""
     try:
-        train(place, throw_on_early_termination=True)
+        train(place, brought(place), throw_on_early_termination=True)
     except RuntimeError as error:
         return str(error)
     return "nothing"
+
+
+def price(place: Place, enable: bool) -> int:
+    """Collectives in a step when all ranks have equally many batches, with Join or without it."""
+    short = collectives(lambda: train(place, torch.ones(3), enable=enable))
+    long = collectives(lambda: train(place, torch.ones(4), enable=enable))
+    return long - short
 
 
 @record
@@ -85,17 +92,19 @@ def main() -> None:
     start(place)
 
     # DDP divides the sum by the number of all ranks, or of those that still bring something.
-    whole = train(place)
-    active = train(place, divide_by_initial_world_size=False)
+    numbers = brought(place)
+    whole = train(place, numbers)
+    active = train(place, numbers, divide_by_initial_world_size=False)
     # The finished ranks go on answering: all take part in equally many collectives.
-    count = collectives(lambda: train(place))
+    count = collectives(lambda: train(place, numbers))
     message = complaint(place)
+    # Where Join is not needed: what would it cost?
+    prices = {"without": price(place, enable=False), "with": price(place, enable=True)}
 
-    numbers = brought(place).tolist()
     end = f"weight in the end {whole['end']:.3f}"
     print(f"rank {place.rank}: {len(numbers)} steps, {count} collectives, {end}\n", end="")
-    runs = {"brought": numbers, "whole": whole, "active": active}
-    report("join", place, **runs, collectives=count, told=message)
+    runs = {"brought": numbers.tolist(), "whole": whole, "active": active}
+    report("join", place, **runs, collectives=count, told=message, prices=prices)
     dist.destroy_process_group()
 
 

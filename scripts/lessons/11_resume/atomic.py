@@ -67,6 +67,7 @@ def main() -> None:
     for version in cycle([new, old]):
         with way(args.name) as file:
             copy(version, file)
+        print("saved", flush=True)
 
 
 if __name__ == "__main__":

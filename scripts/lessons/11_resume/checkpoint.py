@@ -29,7 +29,7 @@ def path_of(folder: Path, step: int, rank: int, world_size: int) -> Path:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, in one sentence of at most 120 characters.
+    """What an error says, in one sentence of at most 160 characters.
 
     Where torch.load gives long advice, it is the line that names the culprit.
     """
@@ -39,7 +39,7 @@ def reason(error: BaseException) -> str:
         return type(error).__name__
     culprits = [line for line in lines if "GLOBAL" in line]
     sentence = (culprits or lines)[0].split(". ")[0]
-    return sentence[:120]
+    return sentence[:160]
 
 
 def save(state: dict, path: Path) -> None:
@@ -76,6 +76,16 @@ def load(path: Path, device: torch.device | str = "cpu") -> dict:
         raise CheckpointError(f"{path} is damaged: the checksum of {damaged} is wrong")
     if not isinstance(state, dict) or state.get("kind") != KIND:
         raise CheckpointError(f"{path} is a whole file, but not a {KIND}")
+    return state
+
+
+def load_of_rank(
+    folder: Path, step: int, rank: int, world_size: int, device: torch.device | str = "cpu"
+) -> dict:
+    """What a rank needs to go on after a step: rank 0's file, and from its own what differs."""
+    state = load(path_of(folder, step, 0, world_size), device)
+    if rank > 0:
+        state |= load(path_of(folder, step, rank, world_size), device)
     return state
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from checkpoint import load, path_of, save
+from checkpoint import load, load_of_rank, path_of, save
 from devices import Place, here, report, start
 from learner import Training
 
@@ -27,6 +27,7 @@ PARTS = {
     "step": ["step"],
     "random numbers": ["random"],
     "rank 1's random numbers": [],  # only rank 0's were saved, and all take those
+    "buckets": [],  # DDP packs the gradients of the first step as in a new process
 }
 
 
@@ -34,12 +35,12 @@ def resumed(part: str, place: Place, epochs: int, folder: Path) -> list[float]:
     """The losses of all steps when the training goes on from the file, and forgets one part."""
     training = Training(place, epochs)  # as new as in a new process
     fresh = training.state()
-    state = load(path_of(folder, STOP, place.rank, place.world_size), place.device)
+    state = load_of_rank(folder, STOP, place.rank, place.world_size, place.device)
     for name in PARTS[part]:
         state[name] = fresh[name]
     if part == "rank 1's random numbers":
         state["random"] = load(path_of(folder, STOP, 0, place.world_size))["random"]
-    training.restore(state)
+    training.restore(state, settle=part != "buckets")
     for done in training.steps():
         if done == STOP + AFTER:
             break
@@ -50,6 +51,7 @@ def resumed(part: str, place: Place, epochs: int, folder: Path) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     args = parser.parse_args()
     place = here()
     start(place)
@@ -60,12 +62,12 @@ def main() -> None:
     whole = Training(place, args.epochs)
     for done in whole.steps():
         if done == STOP:
-            save(whole.state(), path_of(folder, STOP, place.rank, place.world_size))
+            save(whole.to_save(), path_of(folder, STOP, place.rank, place.world_size))
     # Rank 0's file is there before another rank reads it.
     dist.all_reduce(torch.zeros(1, device=place.device))
 
     curves = {}
-    for part in PARTS:
+    for part in args.parts:
         losses = resumed(part, place, args.epochs, folder)
         gap = max(abs(a - b) for a, b in zip(losses, whole.losses, strict=False))
         outcome = f"losses differ by {gap:.1e}" if gap else "same bits"

@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import torch
@@ -20,14 +19,28 @@ from devices import here, report
 WAYS = {"in place": ["--in-place"], "write, fsync, rename": []}  # how to save: options of atomic.py
 
 
-def killed_while_saving(
-    name: Path, versions: list[Path], options: list[str], seconds: float
-) -> None:
-    """Start a process that saves `versions` under `name` in turn; SIGKILL it so much later."""
-    command = [sys.executable, "atomic.py", name, *versions, *options]
+def written(path: Path) -> int:
+    """How many bytes of a file are there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def killed_while_saving(name: Path, versions: list[Path], way: str, saves: int) -> None:
+    """Start a process that saves `versions` under `name` in turn; SIGKILL it in the middle of one.
+
+    That is the save after so many whole ones, at a random moment.
+    """
+    command = [sys.executable, "atomic.py", name, *versions, *WAYS[way]]
+    path = name if way == "in place" else name.with_name(f"{name.name}.part")
+    size = versions[0].stat().st_size
+    least = random.uniform(0, 0.8) * size
     with subprocess.Popen(command, stdout=subprocess.PIPE) as saver:
-        saver.stdout.readline()  # "saving"
-        time.sleep(seconds)
+        for _ in range(1 + saves):
+            saver.stdout.readline()  # "saving", and for each save "saved"
+        while not least <= written(path) < size:
+            pass  # without a sleep: a save takes milliseconds
         saver.kill()
 
 
@@ -59,11 +72,12 @@ def main() -> None:
 
     outcomes = {}
     complaint = ""
-    for way, options in WAYS.items():
+    for way in WAYS:
         outcomes[way] = []
         for number in range(args.kills):
             name = folder / f"{way.split(',')[0].replace(' ', '-')}-{number}.pt"
-            killed_while_saving(name, versions, options, random.uniform(0, 0.2))
+            # By turns the save of the new version over the old one, and of the old over the new.
+            killed_while_saving(name, versions, way, saves=number % 2)
             state, wrong = remains(name)
             complaint = wrong or complaint
             outcomes[way].append({"state": state, "bytes": name.stat().st_size / size})

@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from devices import Place
+from randomness import random_state, set_random_state
 
 PICTURES = 640
 BATCH = 32  # 20 steps an epoch, however many ranks share a batch
@@ -43,21 +44,6 @@ def network() -> nn.Sequential:
     )
 
 
-def random_state(device: torch.device) -> dict[str, Tensor]:
-    """Where this rank's random numbers stand: on the CPU, and on its GPU if it has one."""
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["gpu"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
-    """Draw the numbers next that would have come next when `random_state` was called."""
-    torch.set_rng_state(state["cpu"].cpu())  # a random state is bytes in main memory, also a GPU's
-    if "gpu" in state and device.type == "cuda":
-        torch.cuda.set_rng_state(state["gpu"].cpu(), device)
-
-
 class Training:
     """All that a step reads or changes; `state` and `restore` are its way into a file and back."""
 
@@ -85,20 +71,45 @@ class Training:
         self.step = 0  # how many this epoch has had
         self.losses: list[float] = []  # one of every step so far
 
+    def own(self) -> dict:
+        """What differs from rank to rank."""
+        return {"random": random_state(self.place.device), "losses": list(self.losses)}
+
     def state(self) -> dict:
         """Everything that `restore` needs, as tensors, numbers, texts, lists and dicts."""
-        return {
+        return self.own() | {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "epoch": self.epoch,
             "step": self.step,
-            "random": random_state(self.place.device),
-            "losses": list(self.losses),
         }
 
-    def restore(self, state: dict, random: bool = True) -> None:
-        """Go on from a state. `random=False`: draw new numbers, when other ranks have saved it."""
+    def to_save(self) -> dict:
+        """What this rank writes: rank 0 everything, the others only what is their own.
+
+        BatchNorm's statistics differ, too; but DDP sends rank 0's ahead of each step.
+        """
+        return self.state() if self.place.rank == 0 else self.own()
+
+    def settle(self) -> None:
+        """Let DDP order its buckets as it does in the second step of every training.
+
+        A new DDP learns in its first backward in which order gradients are ready, and then packs
+        them anew. Among three ranks and more, the place in a bucket decides in which order numbers
+        are added, and so the last bit.
+        """
+        x, _ = self.pictures[: BATCH // self.place.world_size]
+        self.ddp_model(x.to(self.place.device)).sum().backward()
+        self.optimizer.zero_grad()  # the step itself is thrown away
+
+    def restore(self, state: dict, random: bool = True, settle: bool = True) -> None:
+        """Go on from a state; all ranks call this.
+
+        `random=False`: draw new numbers, when other ranks have saved it.
+        """
+        if settle:
+            self.settle()
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])

@@ -22,6 +22,7 @@ from devices import Place, here, report, start
 
 KINDS = ["nothing", "cut short", "one byte", "a zip file", "noise"]
 KINDS += ["other PyTorch file", "code inside"]
+BY = ["torch", "ours"]  # who loads
 ELSEWHERE = f"cuda:{max(7, torch.cuda.device_count())}"  # a GPU that this machine does not have
 
 
@@ -35,13 +36,13 @@ class Trap:
         return os.mkdir, (self.folder,)
 
 
-def complaint(action: Callable, *arguments, **options) -> str:
-    """The gist of what an action raises, or "no complaint"."""
+def complaint(action: Callable, *arguments, full: bool = False, **options) -> str:
+    """The gist of what an action raises, or all that it says; "no complaint" if nothing."""
     try:
         action(*arguments, **options)
         return "no complaint"
     except Exception as error:
-        return f"{type(error).__name__}: {reason(error)}"
+        return f"{type(error).__name__}: {error if full else reason(error)}"
 
 
 def doubtful(folder: Path, made: Path) -> dict[str, Path]:
@@ -60,8 +61,11 @@ def doubtful(folder: Path, made: Path) -> dict[str, Path]:
     return paths
 
 
-def names_under_ddp(place: Place) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Names in two states of a DDP model; and what a model without DDP says when it loads them."""
+def names_under_ddp(place: Place) -> tuple[dict[str, list[str]], dict[str, str], str]:
+    """Names in two states of a DDP model; and what a model without DDP says when it loads them.
+
+    The last is the whole message about the names that do not fit.
+    """
     ddp_model = DistributedDataParallel(nn.Linear(3, 2).to(place.device))
     model = nn.Linear(3, 2)
     states = {
@@ -73,7 +77,7 @@ def names_under_ddp(place: Place) -> tuple[dict[str, list[str]], dict[str, str]]
     renamed = dict(states["ddp_model"])
     consume_prefix_in_state_dict_if_present(renamed, "module.")
     loads["prefix removed"] = complaint(model.load_state_dict, renamed)
-    return names, loads
+    return names, loads, complaint(model.load_state_dict, states["ddp_model"], full=True)
 
 
 def from_elsewhere(path: Path, device: torch.device) -> dict[str, str]:
@@ -112,12 +116,16 @@ def main() -> None:
     torch.load(paths["code inside"], weights_only=False)  # only for files that you wrote yourself
     code["weights_only=False"] = made.exists()
 
-    names, loads = names_under_ddp(place)
+    # Whole messages, for those who look for a piece of theirs.
+    said = {}
+    for wrong in ("cut short", "code inside"):
+        said[wrong] = complaint(torch.load, paths[wrong], weights_only=True, full=True)
+    names, loads, said["prefix"] = names_under_ddp(place)
     where = from_elsewhere(folder / "elsewhere.pt", place.device)
     if place.rank == 0:
-        for wrong, row in table.items():
-            print(f"{wrong + ':':20} {row['ours']}")
-    results = {"table": table, "first": first, "code": code}
+        accepted = [sum(row[by] == "no complaint" for row in table.values()) for by in BY]
+        print(f"{len(table)} files: torch.load accepts {accepted[0]}, our load {accepted[1]}")
+    results = {"table": table, "first": first, "code": code, "said": said}
     report("refuse", place, **results, names=names, loads=loads, where=where)
     dist.destroy_process_group()
 

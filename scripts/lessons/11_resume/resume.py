@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from checkpoint import load, newest, path_of, prune, save, usable
+from checkpoint import load_of_rank, newest, path_of, prune, save, usable
 from devices import Place, here, report, start
 from learner import Training
 
@@ -45,9 +45,12 @@ def take_up(training: Training, place: Place, control: dist.ProcessGroup) -> lis
     dist.all_gather_object(of_ranks, own, group=control)
     chosen = newest(of_ranks)
     if chosen:
-        _, world_size = chosen
-        state = load(own[chosen], place.device)
-        training.restore(state, random=world_size == place.world_size)
+        step, world_size = chosen
+        same = world_size == place.world_size
+        # With another number of ranks, all take what rank 0 saved.
+        rank = place.rank if same else 0
+        state = load_of_rank(FOLDER, step, rank, world_size, place.device)
+        training.restore(state, random=same)
     return [sorted(step for step, _ in keys) for keys in of_ranks]
 
 
@@ -121,10 +124,10 @@ def main() -> None:
             time.sleep(0.05)
 
         if done % args.every == 0:
-            save(training.state(), own)
+            save(training.to_save(), own)
             prune(FOLDER, place.rank, place.world_size)
         if anyone(bool(notes) or os.getppid() != AGENT, control):
-            save(training.state(), own)
+            save(training.to_save(), own)
             print(f"rank {place.rank}: notice to leave; step {done} is saved\n", end="", flush=True)
             dist.destroy_process_group()
             sys.exit(128 + signal.SIGTERM)
