@@ -12,9 +12,11 @@ import publish_list
 from build_course import Course
 from build_grammar import demand
 from build_outputs import fingerprint
-from build_tables import Errors, lessons_table
+from build_tables import Errors, lessons_table, titles
 
 CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
+ADDRESS = re.compile(r'(<code data-address="(\w+)">).*?(</code>)')
+LESSONS = re.compile(r'(<ol class="notebooks">\n).*?(</ol>)', re.DOTALL)
 NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
 
 
@@ -36,7 +38,7 @@ def filled_readme(course: Course, errors: Errors) -> dict[Path, str]:
 
 
 def filled_page(course: Course, path: Path) -> str:
-    """A page of assets/ with its code and its measured numbers filled in."""
+    """A page of assets/ with its code, numbers, addresses and list of lessons filled in."""
     place = course.name(path)
 
     def code(match: re.Match) -> str:
@@ -45,7 +47,25 @@ def filled_page(course: Course, path: Path) -> str:
     def number(match: re.Match) -> str:
         return match[1] + measured(course, match[2], place) + match[3]
 
-    return NUMBER.sub(number, CODE.sub(code, path.read_text()))
+    def address(match: re.Match) -> str:
+        known = publish_list.typed(course.listed)
+        demand(match[2] in known, place, f"no address “{match[2]}”: {', '.join(known)}.")
+        return match[1] + known[match[2]] + match[3]
+
+    def lessons(match: re.Match) -> str:
+        return match[1] + lesson_items(course) + match[2]
+
+    text = NUMBER.sub(number, CODE.sub(code, path.read_text()))
+    return LESSONS.sub(lessons, ADDRESS.sub(address, text))
+
+
+def lesson_items(course: Course) -> str:
+    """The lessons as items of a list on a slide."""
+    items = []
+    for number, english, chinese in titles(course):
+        spans = f'<span lang="en">{english}</span> <span lang="zh-TW">{chinese}</span>'
+        items.append(f"<li><b>{number}</b> {spans}</li>\n")
+    return "".join(items)
 
 
 def excerpt(course: Course, source: str, place: str) -> str:

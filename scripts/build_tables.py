@@ -1,6 +1,7 @@
 """The tables that the build makes: the list of lessons; errors and the sections on them."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -10,7 +11,22 @@ from build_course import Course
 from build_grammar import Cells, about, demand, own, tags
 from build_outputs import identify
 
-ERRORS = "<!-- errors -->"  # where a lesson asks for the table of errors
+ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
+SEARCH = """Take a few words of your message, no path, no number and no name of your own, and \
+search this page for them (Ctrl-F). The first column holds a piece of each message. If several \
+rows fit, take the topmost. A row with ↑ names an end and not its cause: if another row fits, in \
+the second table too, take that one; else read further up in your text.
+
+從訊息裡取幾個字（不要路徑、數字，也不要自己取的名稱），在這一頁搜尋（Ctrl-F）。第一欄是每種訊息的\
+片段。有好幾列符合時，取最上面的一列。標了 ↑ 的是結果，不是原因：還有別列符合（第二張表也算）就看別\
+列；沒有的話，往訊息的更上面找。
+"""
+QUOTED = """
+These were not produced here: they take GPUs, old versions or other libraries. They are quoted \
+from other people's bug reports.
+
+下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。都引用自別人的討論串。
+"""
 HEAD = [
     "| lesson | 課程 | minutes · 分鐘 | open · 開啟 | solution · 解答 |",
     "| --- | --- | --- | --- | --- |",
@@ -22,6 +38,14 @@ def row(course: Course, english: str, chinese: str, minutes: int, stem: str) -> 
     badges = publish_list.badges(course.listed, link, named=True)
     solution = f"[✓](notebooks/solutions/{stem}.ipynb)"
     return f"| [{english}]({link}) | {chinese} | {minutes} | {badges} | {solution} |"
+
+
+def titles(course: Course) -> Iterator[tuple[str, str, str]]:
+    """Number, English and Chinese title of each lesson."""
+    for path, source in course.sources.items():
+        title = re.match(r"# (\d+) · (.+?) · (.+)", source.cells[0].source)
+        demand(title, course.name(path), "begin with `# 03 · Title · 標題`.")
+        yield title.groups()
 
 
 def lessons_table(course: Course) -> str:
@@ -42,10 +66,14 @@ def lessons_table(course: Course) -> str:
 
 
 class Errors:
-    """The table of error texts that the newest `--outputs` has met, linked to their sections."""
+    """The table of error texts that the newest `--outputs` has met, linked to their sections.
+
+    And the table of those that are only quoted, which is written by hand.
+    """
 
     def __init__(self, course: Course, lessons: dict[Path, Cells]):
         self.path = course.root / "assets" / "errors.md"
+        self.quoted = self.path.with_name("errors-quoted.md")
         self.place = course.name(self.path)
         self.cells: dict[str, list[NotebookNode]] = {}
         for path, lesson in lessons.items():
@@ -53,26 +81,34 @@ class Errors:
             identify(self.cells[path.stem])
 
     def table(self, folder: str = "") -> str:
-        """The rows; their links go through `folder`."""
+        """How to search, and the rows of both tables; their links go through `folder`."""
 
         def linked(match: re.Match) -> str:
-            place = self.section(match[1], match[2])
-            return f"[{match[1]}]({folder}{match[2]}.ipynb#cell-id={place})"
+            heading, place = self.section(match[1], match[2])
+            return f"[{heading}]({folder}{match[2]}.ipynb#cell-id={place})"
 
-        if not self.path.exists():
-            return ""
-        return re.sub(r"\[([^]]*)\]\((\w+)\.ipynb\)", linked, self.path.read_text())
+        parts = []
+        if self.path.exists():
+            parts += [SEARCH, self.path.read_text()]
+        if self.quoted.exists():
+            parts += [QUOTED, self.quoted.read_text()]
+        return re.sub(r"\[([^]]*)\]\((\w+)\.ipynb\)", linked, "\n".join(parts))
 
-    def section(self, title: str, lesson: str) -> str:
-        """The id of the cell with this heading: Jupyter finds no heading in Chinese."""
+    def section(self, title: str, lesson: str) -> tuple[str, str]:
+        """The heading in both languages, and the id of its cell.
+
+        The id is for the link: Jupyter finds no heading in Chinese.
+        """
         source = f"notebooks/src/{lesson}.md"
         demand(lesson in self.cells, self.place, f"there is no {source}.")
-        heading = re.compile(rf"^#+ {re.escape(title)}(?: · |$)", re.MULTILINE)
+        heading = re.compile(rf"^#+ ({re.escape(title)}(?: · .*)?)$", re.MULTILINE)
         prose = [cell for cell in self.cells[lesson] if cell.cell_type == "markdown"]
-        ids = [cell.id for cell in prose if heading.search(cell.source)]
+        headings = []
+        for cell in prose:
+            headings += [(match[1], cell.id) for match in heading.finditer(cell.source)]
         remedy = f"{source} has no section “{title}”: correct its `index` cell."
-        demand(ids, self.place, remedy)
-        return ids[0]
+        demand(headings, self.place, remedy)
+        return headings[0]
 
 
 def fill_errors(lessons: dict[Path, Cells], table: str) -> None:

@@ -138,6 +138,13 @@ def addresses(listed: dict, code_file: str) -> dict[str, str]:
     return {"kaggle": kaggle, "colab": colab}
 
 
+def typed(listed: dict) -> dict[str, str]:
+    """Addresses as a class reads them from a slide and types them."""
+    kernel = settings(listed, "notebooks/workshop.ipynb")
+    workshop = f"kaggle.com/code/{listed['owner']}/{kernel.get('slug', '')}"
+    return {"workshop": workshop, "course": f"github.com/{listed['repository']}"}
+
+
 def badges(listed: dict, code_file: str, named: bool = False) -> str:
     """Links that open a notebook on Kaggle and Colab; `named`: a page gives the pictures once."""
     links = []

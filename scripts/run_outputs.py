@@ -51,7 +51,8 @@ def bring_back(run: Run) -> None:
         write(path, budget(run.begun(), about))
     table = index(run.begun(), run.path.stem)
     if table:
-        write(ROOT / "assets" / "errors.md", table)
+        path = ROOT / "assets" / "errors.md"
+        write(path, merged(path.read_text() if path.exists() else "", table))
     print(f"{run.name}: outputs of {kept} cells taken")
 
 
@@ -87,3 +88,20 @@ def index(cells: list[dict], name: str) -> str:
         error, section, remedy = row.strip("| ").split(" | ")
         linked.append(f"| {error} | [{section}]({name}.ipynb) | {remedy} |")
     return "\n".join([head, line, *linked]) + "\n"
+
+
+def merged(old: str, new: str) -> str:
+    """The table of all lessons, with the rows of one lesson in place of its earlier ones.
+
+    The lessons stand in their order; last come the rows with ↑, which tell no cause.
+    """
+    head, line, *rows = new.splitlines()
+    fresh = {lesson(row) for row in rows}
+    rows += [row for row in old.splitlines()[2:] if lesson(row) not in fresh]
+    rows.sort(key=lambda row: ("↑" in row, lesson(row)))
+    return "\n".join([head, line, *rows]) + "\n"
+
+
+def lesson(row: str) -> str:
+    """The lesson that a row of the table links to."""
+    return re.search(r"\]\((\w+)\.ipynb\)", row)[1]

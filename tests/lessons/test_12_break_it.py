@@ -1,12 +1,10 @@
 """Lesson 12 where its notebook does not look.
 
-Whose processes `spy.py` finds, what it says where it may not look, and that the index names
-sections that exist.
+Whose processes `spy.py` finds, what it says where it may not look, which calls meet on gloo, and
+that the guard against NaN never waits for the device in the middle of backward.
 """
 
-import ast
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,13 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import launch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import poison
 import rooms
 import spy
+from devices import Place
 
-SOURCE = (Path(__file__).resolve().parents[2] / "notebooks" / "src" / "12_break_it.md").read_text()
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 
 
@@ -94,23 +95,6 @@ def test_without_py_spy_it_says_so_and_ends(tmp_path, monkeypatch, capsys) -> No
     assert "pip install py-spy" in capsys.readouterr().out
 
 
-def entries() -> list[list[str | None]]:
-    """The arguments of each `meet(…)` in the lesson that are plain texts; None for the others."""
-    cells = re.findall(r"^```python.*?\n(.*?)^```", SOURCE, re.MULTILINE | re.DOTALL)
-    nodes = [node for cell in cells if cell[0] not in "%!" for node in ast.walk(ast.parse(cell))]
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    meets = [call for call in calls if getattr(call.func, "id", "") == "meet"]
-    return [[getattr(argument, "value", None) for argument in meet.args] for meet in meets]
-
-
-def test_every_entry_of_the_index_names_a_section_and_both_languages() -> None:
-    headings = set(re.findall(r"^#{2,3} (.+?) · ", SOURCE, re.MULTILINE))
-    assert len(entries()) >= 12
-    for piece, _, section, remedy in entries():
-        assert section in headings, piece
-        assert " · " in remedy and not set("|`\n") & set(piece + remedy), piece
-
-
 @pytest.fixture(scope="module")
 def poisoned(tmp_path_factory) -> list[dict]:
     """What three ranks reported of poison.py, with the check of the gradients and without it."""
@@ -148,3 +132,81 @@ def test_ranks_that_skip_the_bad_step_train_on_the_mean_of_the_others(poisoned) 
         assert runs["guarded"]["fault"] == [None] * 12 + [1] + [None] * 17
         assert runs["guarded"]["loss"] == pytest.approx(expected[rank], rel=1e-4)
         assert runs["unguarded"]["loss"][:13] == pytest.approx(expected[rank][:13], rel=1e-4)
+
+
+class Looks(TorchDispatchMode):
+    """Counts how often Python asks for the value of a tensor: on a GPU it waits for each."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._local_scalar_dense.default:
+            self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Bucket:
+    """Of DDP's gradients, as a communication hook gets it."""
+
+    def __init__(self, gradient: Tensor) -> None:
+        self.gradient = gradient
+
+    def buffer(self) -> Tensor:
+        return self.gradient
+
+
+@pytest.fixture
+def alone() -> Iterator[Place]:
+    """A process group of one rank."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield Place(0, 0, 1, torch.device("cpu"), "gloo")
+    dist.destroy_process_group()
+
+
+def test_the_hook_looks_at_no_value_and_the_step_at_one(alone: Place) -> None:
+    finite: list[Tensor] = []
+    gradients = [torch.ones(3), torch.tensor([1.0, torch.nan]), torch.tensor([torch.inf])]
+    with Looks() as looks:
+        averaged = [poison.average(finite, Bucket(gradient)) for gradient in gradients]
+    assert looks.count == 0
+    assert [future.wait().isfinite().all().item() for future in averaged] == [True, False, False]
+    assert [flag.item() for flag in finite] == [True, False, False]
+    with Looks() as looks:
+        assert poison.first_at_fault(torch.stack(finite).all(), alone) == 0
+    assert looks.count == 1
+    assert poison.first_at_fault(torch.tensor(True), alone) is None
+
+
+KINDS = """
+import sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+rank = dist.get_rank()
+calls = {
+    "all_reduce": lambda group: dist.all_reduce(torch.ones(2), group=group),
+    "barrier": lambda group: dist.barrier(group),
+    "broadcast": lambda group: dist.broadcast(torch.ones(2), src=1, group=group),
+    "all_gather": lambda group: dist.all_gather([torch.ones(2)] * 2, torch.ones(2), group=group),
+}
+met = []
+for name, call in calls.items():
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    dist.barrier()
+    try:
+        calls["all_reduce"](group) if rank == 0 else call(group)
+        met.append(name)
+    except RuntimeError:
+        pass
+print(f"rank {rank}:", *met, flush=True)
+dist.barrier()
+"""
+
+
+def test_on_gloo_only_calls_of_one_kind_meet(tmp_path) -> None:
+    """What the lesson says before its first two predictions."""
+    (tmp_path / "kinds.py").write_text(KINDS)
+    done = launch(tmp_path, 2, "kinds.py")
+    for rank in range(2):
+        assert f"rank {rank}: all_reduce\n" in done.text

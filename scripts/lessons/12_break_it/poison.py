@@ -34,24 +34,26 @@ def spread(model: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     return (distance - 1).square().mean()
 
 
-def average(finite: list[bool], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def average(finite: list[Tensor], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """A communication hook: average a bucket over all ranks, and note whether it was finite."""
     gradient = bucket.buffer()
-    # The last moment at which the gradient is this rank's own.
-    finite.append(gradient.isfinite().all().item())
+    # The last moment at which the gradient is this rank's own. The answer stays on the device:
+    # to look at it here would make a GPU wait for each bucket, in the middle of backward.
+    finite.append(gradient.isfinite().all())
     gradient.div_(dist.get_world_size())
     summed = dist.all_reduce(gradient, async_op=True).get_future()
     return summed.then(lambda future: future.value()[0])
 
 
-def first_at_fault(finite: bool, place: Place) -> int | None:
+def first_at_fault(finite: Tensor, place: Place) -> int | None:
     """The lowest-numbered rank whose gradient is not finite; None if there is none.
 
-    One all-reduce of one number. Every rank has the same answer.
+    One all-reduce of one number, and one look at it. Every rank has the same answer.
     """
-    fault = torch.tensor(place.world_size if finite else place.rank)
+    fault = torch.where(finite, place.world_size, place.rank)
     dist.all_reduce(fault, op=dist.ReduceOp.MIN)
-    return fault.item() if fault < place.world_size else None
+    rank = fault.item()
+    return rank if rank < place.world_size else None
 
 
 def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
@@ -62,7 +64,7 @@ def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
     ddp_model = DistributedDataParallel(network)
-    finite: list[bool] = []  # for each bucket of a step
+    finite: list[Tensor] = []  # for each bucket of a step
     ddp_model.register_comm_hook(finite, average)
     optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.05)
 
@@ -73,12 +75,13 @@ def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
         a, b = pairs(step, place)
         loss = spread(ddp_model, a, b)
         loss.backward()
-        fault = first_at_fault(all(finite), place) if guarded else None
+        own = torch.stack(finite).all()
+        fault = first_at_fault(own, place) if guarded else None
         if fault is None:
             optimizer.step()
         weights = nn.utils.parameters_to_vector(ddp_model.parameters())
         trace["loss"].append(loss.item())
-        trace["own"].append(all(finite))
+        trace["own"].append(own.item())
         trace["weights"].append(weights.isfinite().all().item())
         trace["fault"].append(fault)
     return trace

@@ -5,6 +5,7 @@ Run:  torchrun --standalone --nproc-per-node=2 raises.py
 """
 
 import argparse
+import atexit
 import os
 import time
 from datetime import timedelta
@@ -22,8 +23,20 @@ def batch(rank: int, step: int) -> torch.Tensor:
     if rank > 0 and step == 2:
         labels[3] = 12  # in the last rank's share of the data
     if labels.max() > 9:
+        atexit.register(end_slowly)
         raise ValueError(f"label {labels.max()} in batch {step} is not one of 0 to 9")
     return labels
+
+
+def end_slowly() -> None:
+    """What a failing rank does after its error: as with a GPU, it takes a while to end.
+
+    Its connections close in a later second than its error, by which the report tells the cause
+    from what follows; and before its end, so that the others complain before torchrun ends them.
+    """
+    time.sleep(1.2)
+    dist.destroy_process_group()
+    time.sleep(0.8)
 
 
 @record

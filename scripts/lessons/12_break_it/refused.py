@@ -1,0 +1,74 @@
+"""Trainings that PyTorch refuses as they begin: ranks that do not come, models that do not fit.
+
+Run:  torchrun --standalone --nproc-per-node=2 refused.py
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+from devices import here, report
+from loud import complaint
+
+PATIENCE = timedelta(seconds=2)
+
+
+def waiting() -> str:
+    """A meeting point for three ranks, to which the other two do not come."""
+    return complaint(lambda: dist.TCPStore("127.0.0.1", 0, 3, is_master=True, timeout=PATIENCE))
+
+
+class Checkpointed(nn.Module):
+    """A layer that backward computes again, with a backward pass of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.layer, x, use_reentrant=True)
+
+
+def more_layers(rank: int) -> nn.Module:
+    """Each rank has a layer more than the one before it."""
+    return nn.Sequential(*[nn.Linear(2, 2) for _ in range(1 + rank)])
+
+
+def wider(rank: int) -> nn.Module:
+    """Each rank has as many layers, but the layer of the next rank is wider."""
+    return nn.Linear(2, 2 + rank)
+
+
+def wrap(build: Callable[[int], nn.Module], rank: int) -> None:
+    """DDP around a model that each rank has built for itself, in a group of its own."""
+    DistributedDataParallel(build(rank), process_group=dist.new_group(timeout=PATIENCE))
+
+
+def twice() -> None:
+    """DDP looks for unused parameters, and the checkpoint has a backward pass of its own."""
+    ddp_model = DistributedDataParallel(Checkpointed(), find_unused_parameters=True)
+    ddp_model(torch.ones(1, 2, requires_grad=True)).sum().backward()
+
+
+@record
+def main() -> None:
+    place = here()
+    messages = {"waiting": waiting()}
+    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    messages["more layers"] = complaint(lambda: wrap(more_layers, place.rank))
+    messages["wider"] = complaint(lambda: wrap(wider, place.rank))
+    messages["twice"] = complaint(twice)
+    dist.barrier()
+    report("refused", place, told=messages)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
