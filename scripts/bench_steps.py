@@ -170,20 +170,14 @@ def recipes(rounds: int, batch: int = 64, steps: int = 8) -> dict:
         "recipe": budget.Training(set(CHANGES), batch, place),
         "compiled": budget.Training(set(CHANGES), batch, place),
     }
-    if bf16:
-        for name in ("recipe", "compiled"):
-            in_bf16(trainings[name].model.module)
     trainings["compiled"].model.compile()
+    turns = {name: partial(several, training, steps) for name, training in trainings.items()}
+    times = in_turns(turns, rounds, CPU, before=dist.barrier)  # the first round compiles
 
-    paces: Paces = {name: [] for name in trainings}
-    for number in range(rounds + 1):
-        for name, training in trainings.items():
-            training.step()  # after the others, caches are cold
-            dist.barrier()
-            own = seconds(partial(several, training, steps), CPU)
-            slower = slowest(own, CPU)
-            if number > 0:  # the first round warms up, and compiles
-                paces[name].append(2 * batch * steps / slower)
+    paces: Paces = {}
+    for name, own in times.items():
+        slower = [slowest(taken, CPU) for taken in own]
+        paces[name] = [2 * batch * steps / taken for taken in slower]
     return {"bf16": bf16, **paces}
 
 

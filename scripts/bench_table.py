@@ -24,23 +24,29 @@ def over(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     return [our_number / their_number for our_number, their_number in pairs]
 
 
-def short(row: dict) -> float | None:
-    """By which part of its aim a row misses it; 0 if it is reached, None if there is no aim."""
-    if not row["aim"]:
-        return None
+def short(row: dict, ratio: float) -> float:
+    """By which part of a row's aim a ratio misses it; negative if it is better than the aim."""
     sign, aim = row["aim"].split()
-    missed = 1 - row["ratio"] / float(aim)
-    if sign == "≤":
-        missed = -missed
-    return max(0.0, missed)
+    missed = 1 - ratio / float(aim)
+    return -missed if sign == "≤" else missed
+
+
+def outcome(row: dict) -> str:
+    """What became of a row's aim: "reached" or "missed" by the whole spread, or "unclear"."""
+    if not row["aim"]:
+        return ""
+    ends = [short(row, row["low"]), short(row, row["high"])]
+    if max(ends) <= 0:
+        return "reached"
+    return "missed" if min(ends) > 0 else "unclear"
 
 
 def verdict(row: dict) -> str:
     """What the table says of a row's aim."""
-    missed = short(row)
-    if missed is None:
-        return ""
-    return f"missed by {missed:.1%}" if missed > 0 else "reached"
+    said = outcome(row)
+    if said == "missed":
+        said += f" by {short(row, row['ratio']):.1%}"
+    return said
 
 
 def table(rows: list[dict]) -> str:
@@ -55,16 +61,17 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def color_of(row: dict) -> str:
-    missed = short(row)
-    if missed is None:
-        return figures.GREY
-    return figures.ORANGE if missed > 0 else figures.BLUE
+COLORS = {
+    "reached": figures.BLUE,
+    "unclear": figures.GREEN,
+    "missed": figures.ORANGE,
+    "": figures.GREY,
+}
 
 
 def draw_row(ax: plt.Axes, y: int, row: dict) -> None:
     """The spread of a row as a line, its median, its aim, and both in words at the right."""
-    color = color_of(row)
+    color = COLORS[outcome(row)]
     ax.plot([row["low"], row["high"]], [y, y], color=color, linewidth=3)
     ax.plot(row["ratio"], y, "o", color=color)
     words = f"{row['ratio']:.2f}"
@@ -93,11 +100,11 @@ def draw(rows: list[dict], title: str, path: Path) -> None:
     ax.invert_yaxis()
 
     # The legend explains lines that no row may have drawn.
-    legend = {"aim reached": figures.BLUE, "aim missed": figures.ORANGE, "no aim": figures.GREY}
-    for label, color in legend.items():
+    for name, color in COLORS.items():
+        label = f"aim {name}" if name else "no aim"
         ax.plot([], [], "o-", color=color, linewidth=3, label=label)
     ax.plot([], [], "|", color="black", markersize=14, markeredgewidth=1.5, label="aim")
-    figure.legend(loc="outside lower center", ncols=4)
+    figure.legend(loc="outside lower center", ncols=5)
     figure.suptitle(title, x=0.01, ha="left")
     figure.savefig(path)
     plt.close(figure)
