@@ -138,6 +138,47 @@ def test_the_presenter_sees_what_comes_next_and_the_clock(context: BrowserContex
     assert not found.violations_count, found.generate_report()
 
 
+def open_presenter(page: Page) -> Page:
+    with page.expect_popup() as popup:
+        page.keyboard.press("p")
+    return popup.value
+
+
+def test_the_presenter_sees_one_caption_of_the_ring(context: BrowserContext):
+    page = open_deck(context, slide=RING)
+    view = open_presenter(page)
+    captions = view.locator("section").first.locator(".captions > :visible")
+    for step in range(5):
+        assert captions.count() == 1
+        assert captions.locator(".value").inner_text() == f"{step} / 4"
+        page.keyboard.press("ArrowRight")
+    press(page, "Home")
+    for _ in range(RING - 2):
+        page.keyboard.press("ArrowRight")
+    coming = view.locator("section").nth(1)  # the ring is what comes next
+    assert coming.locator(".captions > :visible").count() == 1
+
+
+def test_a_reload_keeps_language_step_and_clock(context: BrowserContext):
+    context.clock.install()
+    page = open_deck(context, slide=RING, language="zh")
+    page.keyboard.press("ArrowRight")
+    view = open_presenter(page)
+    page.clock.run_for(600_000)
+    with view.expect_event("close"):
+        page.reload()
+    assert at(page) == RING
+    assert page.evaluate("document.body.dataset.language") == "zh"
+    assert page.evaluate("document.documentElement.lang") == "zh-TW"
+    assert page.locator(".captions .value:visible").inner_text() == "1 / 4"
+    assert "presenter" in page.locator("#toast").inner_text()
+    again = open_presenter(page)
+    assert again.locator(".clock b").inner_text().startswith("10:")
+    page.keyboard.press("ArrowRight")
+    caption = again.locator("section").first.locator(".captions .value:visible")
+    assert caption.inner_text() == "2 / 4"
+
+
 def test_full_screen(page: Page):
     page.keyboard.press("f")
     page.wait_for_function("() => document.fullscreenElement === document.documentElement")
@@ -163,6 +204,42 @@ def test_help_lists_every_key(page: Page):
     page.keyboard.press("?")
     page.keyboard.press("Escape")
     assert not page.locator("#help").is_visible()
+
+
+def test_help_closes_without_a_keyboard(browser: Browser):
+    phone = {"width": 400, "height": 800}
+    with browser.new_context(viewport=phone, has_touch=True) as context:
+        page = open_deck(context, slide=3)
+        touch = context.new_cdp_session(page)
+        box = page.locator("#help")
+        opener = page.get_by_role("button", name="Keys")
+        opener.tap()
+        assert box.is_visible()
+        points = [[{"x": 300, "y": 300}], [{"x": 100, "y": 300}], []]
+        for kind, at_points in zip(["touchStart", "touchMove", "touchEnd"], points, strict=True):
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at_points})
+        assert at(page) == 3  # no slide moves behind it
+        page.get_by_role("button", name="Close").tap()
+        assert not box.is_visible()
+        opener.tap()
+        assert box.is_visible()
+        page.touchscreen.tap(200, 795)  # outside of it
+        assert not box.is_visible()
+        assert at(page) == 3
+
+
+def test_help_is_legible_in_the_overview(page: Page):
+    for key in ["o", "?"]:
+        page.keyboard.press(key)
+    sizes = "parts => parts.map(part => parseFloat(getComputedStyle(part).fontSize))"
+    assert min(page.locator("#help :is(th, td, kbd)").evaluate_all(sizes)) >= 20
+
+
+def test_a_key_that_composes_a_word_is_left_alone(page: Page):
+    page.keyboard.press("e")
+    composing = "new KeyboardEvent('keydown', { key: 'Escape', isComposing: true })"
+    page.evaluate(f"document.dispatchEvent({composing})")
+    assert page.locator("#banner").is_visible()
 
 
 def test_notes_show_on_the_slide(page: Page):

@@ -3,11 +3,11 @@
 import json
 import re
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from deck import COUNT, ROOT, SOURCE
 
+import publish_list
 from build_course import Course
 from build_fill import excerpt
 from build_languages import INNOCENT, TAIWAN, simplified
@@ -29,8 +29,8 @@ ON_SLIDES = [
     ("ddp.py", "dist.init_process_group("),
     ("ddp.py", "sampler = DistributedSampler("),
     ("ddp.py", "ddp_model = DistributedDataParallel(model"),
-    ("ddp.py", "sampler.set_epoch(epoch)"),
     ("ddp.py", "output = ddp_model(x)"),
+    ("ddp.py", "sampler.set_epoch(epoch)"),
 ]
 
 
@@ -98,17 +98,61 @@ def test_slides_follow_the_clock_and_all_have_notes():
     assert all(earlier < later for earlier, later in pairwise(minutes))
 
 
-def test_links_lead_to_the_lessons():
+def codes(html: str) -> set[str]:
+    return set(re.findall("<code>(.*?)</code>", html))
+
+
+def hidden_code(section: str) -> set[str]:
+    """The code that one language's text has, and neither its twin nor a text without language."""
+    texts = r'<(\w+)[^>]* lang="(en|zh-TW)">(.*?)</\1>'
+    spoken = [(language, codes(text)) for _, language, text in re.findall(texts, section)]
+    neutral = codes(re.sub(texts, "", section))
+    english = [found for language, found in spoken if language == "en"]
+    chinese = [found for language, found in spoken if language != "en"]
+    return set().union(*(a ^ b for a, b in zip(english, chinese, strict=True))) - neutral
+
+
+def test_no_code_is_hidden_with_the_other_language():
+    for number, section in enumerate(re.findall(r"<section\b.*?</section>", SOURCE, re.DOTALL), 1):
+        assert not hidden_code(section), f"slide {number}"
+
+
+@pytest.mark.parametrize(
+    ("slide", "hidden"),
+    [
+        ('<p lang="en">Use <code>a</code></p><p lang="zh-TW">用上面這個</p>', {"a"}),
+        ('<p lang="en">Use it</p><p lang="zh-TW">用 <code>a</code></p>', {"a"}),
+        ('<p lang="en">Use <code>a</code></p><p lang="zh-TW">用 <code>a</code></p>', set()),
+        ('<p lang="en">Use:</p><p lang="zh-TW">用：</p><p><code>a</code></p>', set()),
+    ],
+)
+def test_hidden_code_is_found(slide: str, hidden: set[str]):
+    assert hidden_code(slide) == hidden
+
+
+def test_the_last_slide_lists_every_lesson():
     spans = r'<span lang="en">(.*?)</span> <span lang="zh-TW">(.*?)</span>'
-    links = re.findall(rf'href="([^"]*)"[^>]*><b>(\d\d)</b> {spans}', SOURCE)
-    assert [number for _, number, *_ in links] == [f"0{n}" for n in range(8)]
-    assert '<a href="../notebooks/workshop.ipynb"' in SOURCE
-    assert (ROOT / "notebooks" / "workshop.ipynb").exists()
-    for link, number, english, chinese in links:
-        assert re.fullmatch(rf"\.\./notebooks/{number}_\w+\.ipynb", link)
-        for source in (ROOT / "notebooks" / "src").glob(f"{number}_*.md"):
-            assert source.stem == Path(link).stem
-            assert f"# {number} · {english} · {chinese}\n" in source.read_text()
+    listed = re.findall(rf"<li><b>(\d\d)</b> {spans}</li>", SOURCE)
+    titles = []
+    for source in sorted((ROOT / "notebooks" / "src").glob("*.md")):
+        title = re.search(r"^# (\d\d) · (.+?) · (.+)$", source.read_text(), re.MULTILINE)
+        titles.append(title.groups())
+    assert listed == titles
+
+
+def test_addresses_are_those_of_the_published_notebooks():
+    """As a class types them; a link in a file that was sent around would lead nowhere."""
+    listed = publish_list.load(ROOT)
+    kernel = publish_list.settings(listed, "notebooks/workshop.ipynb")
+    right = {
+        "workshop": f"kaggle.com/code/{listed['owner']}/{kernel['slug']}",
+        "course": f"github.com/{listed['repository']}",
+    }
+    for page, count in [(SOURCE, 3), (HANDOUT, 2)]:
+        shown = re.findall(r'<code data-address="(\w+)">(.*?)</code>', page)
+        assert dict(shown) == right
+        assert len(shown) == count
+        assert "href=" not in page.partition("<body>")[2]
 
 
 def test_one_file_written_by_hand():

@@ -28,8 +28,11 @@ PAGES = [*sorted((ROOT / "assets").glob("*.md")), ROOT / "README.md", ROOT / "CO
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"(`+)(.+?)\1")
 CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")
-PLACEHOLDERS = {"X", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON"}
-OTHERS = ("NCCL_", "TRITON_")  # settings of libraries that are not installed everywhere
+PLACEHOLDERS = {"X", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON", "toml"}
+# Settings of libraries that are not installed everywhere.
+OTHERS = ("NCCL_", "TRITON_", "CUDA_")
+# Names of NVIDIA's Apex, which is older than torch.amp: the course tells how to get rid of them.
+APEX = {"amp.initialize", "amp.scale_loss", "initialize", "opt_level", "scale_loss"}
 
 # Modules under the names that lessons give them.
 MODULES = {
@@ -49,10 +52,11 @@ torch.optim torch.optim.lr_scheduler torch.autograd torch.autograd.graph torch.a
 torch.cuda.amp torch.cpu torch.utils.data torch.utils.data.distributed torch.profiler
 torch.distributed torch.distributed.distributed_c10d torch.distributed.algorithms
 torch.distributed.algorithms.join torch.distributed.algorithms.ddp_comm_hooks.default_hooks
-torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook torch.distributed.checkpoint
+torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook
+torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook torch.distributed.checkpoint
 torch.distributed.elastic.multiprocessing.errors torch.distributed.run torch.distributed.optim
 torch.multiprocessing torch.serialization torch._dynamo torch._dynamo.config
-torch._inductor.config torch.compiler torch.backends.cuda torch.backends.cudnn
+torch._inductor.config torch.compiler torch.backends.cuda torch.backends.cudnn torch._logging
 """,
 )
 
@@ -217,8 +221,8 @@ def lost(quoted: str, own: frozenset[str]) -> set[str]:
     chains = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     gone = {ast.unparse(chain) for chain in chains if resolved(chain) is False}
     names -= {chain.attr for chain in chains if resolved(chain) is not None}
-    names -= own | library() | PLACEHOLDERS
-    return gone | {name for name in names if not setting(name)}
+    names -= own | library() | PLACEHOLDERS | APEX
+    return (gone - APEX) | {name for name in names if not setting(name)}
 
 
 # ---- the tests

@@ -96,11 +96,24 @@ def test_the_table_of_errors_leads_to_its_section(course: Small):
     cells = course.notebook("02_second").cells
     place = next(cell.id for cell in cells if "怎麼壞的" in cell.source)
     row = f"02_second.ipynb#cell-id={place}) |"
-    linked = f"{head}| `it broke` | [How it breaks](notebooks/{row}\n<!-- end -->"
+    linked = f"{head}| `it broke` | [How it breaks · 怎麼壞的](notebooks/{row}\n<!-- end -->"
     assert linked in course["README.md"]
+    assert "search this page for them" in course["README.md"]
     for folder in ("", "solutions/"):
         cells = course.notebook(f"{folder}01_first").cells
-        assert any(f"| `it broke` | [How it breaks]({row}" in cell.source for cell in cells)
+        linked = f"| `it broke` | [How it breaks · 怎麼壞的]({row}"
+        assert any(linked in cell.source for cell in cells)
+
+
+def test_what_is_only_quoted_is_marked_so(course: Small):
+    head = "| error · 錯誤 | section |\n| --- | --- |\n"
+    course["assets/errors.md"] = head + "| `it broke` | [Again](02_second.ipynb) |\n"
+    course["assets/errors-quoted.md"] = head + "| `it burns` | elsewhere |\n"
+    course.replace(SECOND, "再來一次。\n", "再來一次。\n\n## Again · 再一次\n")
+    assert course.build() == 0
+    ours, mark, theirs = course["README.md"].partition("These were not produced here")
+    assert "`it broke`" in ours and "`it burns`" in theirs and "`it burns`" not in ours
+    assert mark and "下面這些不是在這裡產生的" in theirs
 
 
 def test_the_deck_is_filled_by_region_and_by_lines(course: Small):
