@@ -15,6 +15,8 @@ from run_machine import processor
 from run_notebook import Run, source, tags
 
 ROOT = Path(__file__).resolve().parents[1]
+# The folder of a run where torch has cut off the beginning of its path.
+SHORTENED = re.compile(r"[\w.-]*/course-\w+/\d+/home/")
 LAUNCH = re.compile(r"!torchrun .*--nproc-per-node=(\d+).* (\w+)\.py")
 
 
@@ -45,6 +47,7 @@ def bring_back(run: Run) -> None:
     text = nbformat.writes(notebook) + "\n"
     for place in (run.home, run.folder, Path(sys.prefix).parent, ROOT):
         text = text.replace(f"{place}/", "")
+    text = SHORTENED.sub("", text)
     write(run.path, text)
     if run.name == "solutions/workshop":
         path = ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json"

@@ -17,7 +17,7 @@ import run_papermill
 from run import choose
 from run_machine import CALM, wait_until_calm
 from run_notebook import NOTEBOOKS, Run, ranks_lines
-from run_outputs import budget, index, merged
+from run_outputs import SHORTENED, budget, index, merged
 from run_processes import Work
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
@@ -118,6 +118,11 @@ def test_the_rows_of_one_lesson_take_the_place_of_its_own():
     gone = "| `old` | [A](02_x.ipynb) | mend · 修 |\n"
     assert merged(head + gone + other + late, head + early) == head + early + other + late
     assert merged("", head + late + other) == head + other + late
+
+
+def test_a_path_whose_beginning_torch_cut_off_is_shortened():
+    told = "# if norm > 1:  # mp/course-2bru/7/home/breaks.py:49 in clip"
+    assert SHORTENED.sub("", told) == "# if norm > 1:  # breaks.py:49 in clip"
 
 
 def test_the_run_sheets_times():
