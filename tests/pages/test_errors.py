@@ -148,5 +148,5 @@ def test_every_entry_names_a_section_of_its_lesson(lesson: str) -> None:
     headings = set(re.findall(r"^#{2,3} (.+?) · ", prose, re.MULTILINE))
     for (piece, _, section, remedy), _ in meets(lesson):
         assert section in headings, piece
-        assert remedy is None or not set("|`\n") & set(remedy), piece
+        assert remedy is None or not set("|\n") & set(remedy), piece
         assert not set("|`\n") & set(piece), piece
