@@ -14,8 +14,9 @@ import publish_list
 import rooms
 from build_checks import check_launches
 from build_course import Course
-from build_fill import add_links, filled_page, filled_readme
+from build_fill import add_links, filled_page, filled_tables
 from build_grammar import WRITE, BuildError, Cells, about, code_cells, demand, own
+from build_lessons import check_lessons
 from build_outputs import NotebookNode, as_text, inherit, notebook
 from build_rooms import check_needs, check_programs, check_rooms
 from build_tables import Errors, fill_errors
@@ -44,16 +45,18 @@ def notebooks(course: Course, lessons: dict[Path, Cells], solved: bool) -> dict[
 
 
 def derived(course: Course, force: bool = False) -> dict[Path, str]:
-    """Every derived file as it should be: notebooks and solutions, the README, pages in assets/."""
+    """Every derived file as it should be: notebooks, tables, pages in assets/."""
     # First everything is read and checked: a program by itself, then in its notebook and its room.
     check_programs(course)
     exercises = read(course, solved=False)
     solutions = read(course, solved=True)
     check_rooms(course)
     check_needs(course)
+    check_lessons(course)
 
     errors = Errors(course, exercises)
-    files = filled_readme(course, errors)
+    tables = filled_tables(course, errors)
+    files = dict(tables)
     table = errors.table()
     for lessons in (exercises, solutions):
         solved = lessons is solutions
@@ -66,8 +69,8 @@ def derived(course: Course, force: bool = False) -> dict[Path, str]:
             files[path] = as_text(book)
 
     assets = course.root / "assets"
-    for path in [*assets.glob("*.html"), *assets.glob("*.md")]:
-        files[path] = filled_page(course, path)
+    pages = [*assets.glob("*.html"), *assets.glob("*.md")]
+    files |= {path: filled_page(course, path) for path in pages if path not in tables}
     return files
 
 

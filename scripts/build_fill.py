@@ -20,21 +20,27 @@ LESSONS = re.compile(r'(<ol class="notebooks">\n).*?(</ol>)', re.DOTALL)
 NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
 
 
-def filled_readme(course: Course, errors: Errors) -> dict[Path, str]:
-    """The README with its two tables."""
-    path = course.root / "README.md"
-    if not path.exists():
-        return {}
-    text = path.read_text()
-    tables = {"lessons": lessons_table(course), "errors": errors.table("notebooks/")}
-    for name, table in tables.items():
-        begin = f"<!-- {name}: filled by scripts/build.py -->\n"
-        region = re.compile(rf"{begin}((?:(?!<!-- ).)*)<!-- end -->", re.DOTALL)
-        marked = region.findall(text)
-        remedy = f"it lacks its marked region for the table of {name}."
-        demand(len(marked) == 1, "README.md", remedy)
-        text = text.replace(f"{begin}{marked[0]}<!-- end -->", f"{begin}{table}<!-- end -->")
-    return {path: text}
+def filled_region(text: str, name: str, table: str, place: str) -> str:
+    """A page with the table between its two marks."""
+    begin = f"<!-- {name}: filled by scripts/build.py -->\n"
+    region = re.compile(rf"{begin}((?:(?!<!-- ).)*)<!-- end -->", re.DOTALL)
+    marked = region.findall(text)
+    demand(len(marked) == 1, place, f"it lacks its marked region for the table of {name}.")
+    return text.replace(f"{begin}{marked[0]}<!-- end -->", f"{begin}{table}<!-- end -->")
+
+
+def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:
+    """The README with the list of lessons, and the page of error texts with its tables."""
+    tables = {
+        "README.md": ("lessons", lessons_table(course)),
+        "assets/error-texts.md": ("errors", errors.table("../notebooks/")),
+    }
+    pages = {}
+    for place, (name, table) in tables.items():
+        path = course.root / place
+        if path.exists():
+            pages[path] = filled_region(path.read_text(), name, table, place)
+    return pages
 
 
 def filled_page(course: Course, path: Path) -> str:

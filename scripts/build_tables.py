@@ -44,19 +44,22 @@ def titles(course: Course) -> Iterator[tuple[str, str, str]]:
     """Number, English and Chinese title of each lesson."""
     for path, source in course.sources.items():
         title = re.match(r"# (\d+) · (.+?) · (.+)", source.cells[0].source)
-        demand(title, course.name(path), "begin with `# 03 · Title · 標題`.")
+        place = course.name(path)
+        demand(title, place, "begin with `# 03 · Title · 標題`.")
+        number = path.stem[:2]
+        demand(title[1] == number, place, f"the heading says {title[1]}, the file {number}.")
         yield title.groups()
 
 
 def lessons_table(course: Course) -> str:
     """The rows of the README's list of lessons."""
     rows = list(HEAD)
-    for path, source in course.sources.items():
-        title = re.match(r"# (\d+) · (.+?) · (.+)", source.cells[0].source)
+    for (path, source), title in zip(course.sources.items(), titles(course), strict=True):
+        number, english, chinese = title
         minutes = about(source).get("minutes")
-        remedy = "begin with `# 03 · Title · 標題`, and give `minutes` above it."
-        demand(title and minutes, course.name(path), remedy)
-        rows.append(row(course, f"{title[1]} {title[2]}", title[3], minutes, path.stem))
+        remedy = "give `minutes` in the front matter, above `# 03 · Title · 標題`."
+        demand(minutes, course.name(path), remedy)
+        rows.append(row(course, f"{number} {english}", chinese, minutes, path.stem))
     cells = [cell for source in course.sources.values() for cell in source.cells]
     if any("workshop" in tags(cell) for cell in cells):
         rows.append(row(course, "The workshop", "九十分鐘的工作坊", 90, "workshop"))

@@ -46,7 +46,7 @@ def page(exporter: HTMLExporter, run: Run, notebook: NotebookNode) -> str:
     }
     body, _ = exporter.from_notebook_node(notebook, resources)
     body = re.sub(r'<img [^>]*?alt="([^"]*)"[^>]*?src="http[^>]*>', r"\1", body)
-    return re.sub(r'(href="[\w-]+)\.ipynb(["#])', r"\1.html\2", body)
+    return re.sub(r'(href="[\w/-]+)\.ipynb(["#])', r"\1.html\2", body)
 
 
 def render(runs: list[Run], site: Path) -> None:

@@ -23,11 +23,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+# pytest knows this folder from pyproject.toml; a run by hand does not.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import rooms
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-import rooms  # noqa: E402
-
 OFTEN = ROOT / "tests" / "programs" / "ends_often.py"
 # The smallest program that was seen to abort.
 SMALLEST = """

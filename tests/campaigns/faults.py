@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
+# pytest knows this folder from pyproject.toml; a run by hand does not.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 from faults_notebook import interrupt

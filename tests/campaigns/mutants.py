@@ -19,6 +19,7 @@ Any other error does not count: a program that crashes says nothing about what i
 """
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -34,15 +35,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+# pytest knows these folders from pyproject.toml; a run by hand does not.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lessons"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from slices import LAUNCH, Wanted, imports, rests_on
+
+from build_course import Course
+from build_grammar import WRITE, about, code_cells, own, tags
+from run_forked import fork, may_fork
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "lessons")]
-
-from slices import LAUNCH, Wanted, imports, rests_on  # noqa: E402
-
-from build_course import Course  # noqa: E402
-from build_grammar import WRITE, about, code_cells, own, tags  # noqa: E402
-from run_forked import fork, may_fork  # noqa: E402
-
 DATA = ROOT / "tests" / "lessons" / "mutants"
 GREEN = DATA / "green.json"  # for each lesson the hash of what was green in the last whole campaign
 ASSERT = re.compile(r"^(?:E +)?(?:\[rank\d+\]: *)?(?:AssertionError|assert)\b", re.MULTILINE)
@@ -242,14 +245,25 @@ def sound(mutant: Mutant) -> str:
     return f"{mutant.judge} is red without any mutant:\n{text[-3000:]}"
 
 
+@functools.cache
+def the_course() -> Course:
+    return Course(ROOT)
+
+
 def fingerprint(lesson: str) -> str:
-    """A hash of all on which a lesson's mutants rest: words, programs, tests, the mutants."""
-    paths = [ROOT / "notebooks" / "src" / f"{lesson}.md", DATA / f"{lesson}.toml"]
+    """A hash of all on which a lesson's mutants rest: code cells, programs, tests, the mutants.
+
+    Not of the prose, which no mutant can see.
+    """
+    source = the_course().sources[ROOT / "notebooks" / "src" / f"{lesson}.md"]
+    code = [cell.source for cell in source.cells if cell.cell_type == "code"]
+    code.append(json.dumps(about(source).get("quick", {})))
+    paths = [DATA / f"{lesson}.toml"]
     paths += sorted((ROOT / "scripts" / "lessons" / lesson).iterdir())
     paths += sorted((ROOT / "scripts" / "lessons" / "common").iterdir())
     paths += sorted((ROOT / "tests" / "lessons").glob(f"test_{lesson[:2]}_*.py"))
     paths += sorted((ROOT / "tests" / "lessons").glob("test_common_*.py"))
-    digest = hashlib.sha256()
+    digest = hashlib.sha256("\0".join(code).encode())
     for path in paths:
         if path.is_file():
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

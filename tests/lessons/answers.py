@@ -31,15 +31,16 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+# pytest knows this folder from pyproject.toml; a run by hand does not.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from slices import LAUNCH, Wanted, imports, rests_on
+
+from build_course import Course
+from build_grammar import SOLUTION, STUB, WRITE, about, own, tags
+from run_forked import AFTER, BEFORE, fork, may_fork, plain
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from slices import LAUNCH, Wanted, imports, rests_on  # noqa: E402
-
-from build_course import Course  # noqa: E402
-from build_grammar import SOLUTION, STUB, WRITE, about, own, tags  # noqa: E402
-from run_forked import AFTER, BEFORE, fork, may_fork, plain  # noqa: E402
-
 DATA = ROOT / "tests" / "lessons" / "answers"
 RUNNER = ROOT / "tests" / "programs" / "answers_in_turn.py"
 COURSE = Course(ROOT)

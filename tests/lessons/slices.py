@@ -1,6 +1,7 @@
 """On which cells of a notebook others rest: by names that they use, and by results they read."""
 
 import ast
+import functools
 import re
 
 import rooms
@@ -40,6 +41,21 @@ def imports(cells: list[str]) -> list[str]:
     """
     lines = [ast.unparse(node) for cell in cells for node in from_elsewhere(parsed(cell))]
     return ["\n".join(dict.fromkeys(lines))] if lines else []
+
+
+@functools.cache
+def takes_pictures(program: str) -> bool:
+    """Whether a program, or one that it imports, reads the pictures which cifar10.py makes."""
+    own = {path.stem for path in rooms.programs()}
+    if program == "cifar10" or program not in own:
+        return False
+    code = ast.parse(rooms.program(program).read_text())
+    modules = {node.module for node in ast.walk(code) if isinstance(node, ast.ImportFrom)}
+    for node in ast.walk(code):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+    known = modules & own
+    return "cifar10" in known or any(takes_pictures(module) for module in known)
 
 
 FUNCTIONS = (ast.FunctionDef, ast.Lambda)
@@ -123,6 +139,8 @@ class Wanted:
         launch = LAUNCH.match(cell)
         if launch:
             self.reads.discard(launch[1])
+            if takes_pictures(launch[1]):
+                self.reads.add("cifar10")
 
     def asks_for(self, cell: str) -> bool:
         """Whether a cell, which comes before, must be kept."""

@@ -11,7 +11,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from clock import at_once, one_by_one, product
+import clock
+from clock import Times, at_once, copies, one_by_one, product, traffic
 from stack import cpu_kernels
 from tensors import draw, flame, positions
 
@@ -74,3 +75,18 @@ def test_each_stop_of_the_clock_is_timed_as_often() -> None:
     assert times["operations"] == 2 * 16**3
     assert [len(times[key]) for key in ("returned", "done", "read")] == [4, 4, 4]
     assert all(early <= late for early, late in zip(times["returned"], times["done"], strict=True))
+
+
+def test_a_copy_within_one_memory_reads_and_writes() -> None:
+    """Twice the bytes there, and once across a road; `meta` plays the other memory."""
+    here = torch.zeros(1000, dtype=torch.uint8)
+    there = torch.zeros(1000, dtype=torch.uint8, device="meta")
+    assert traffic(here, here.clone()) == traffic(there, torch.zeros_like(there)) == 2000
+    assert traffic(here, there) == traffic(there, here) == 1000
+
+
+def test_a_copy_has_two_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 bytes in half a second: 2,000 copied in a second, and 4,000 read or written."""
+    monkeypatch.setattr(clock, "clocked", lambda *_: Times([0.1], [0.5]))
+    speeds = copies(torch.device("cpu"), 1000)
+    assert speeds == {"host → host": {"copied": 2000, "carried": 4000}}

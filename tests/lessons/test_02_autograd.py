@@ -1,8 +1,10 @@
 """What lesson 02 uses and does not assert: our autograd called twice, drawings without overlaps."""
 
 from itertools import combinations
+from pathlib import Path
 
 import matplotlib
+import pytest
 
 import graph
 
@@ -11,7 +13,12 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from build_course import Course
 from scalar import Value, in_order
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSON = ROOT / "notebooks" / "src" / "02_autograd.md"
+STEPS = ("def g(x):", "def errors(", "h = torch.logspace(")  # the cells that judge each size of h
 
 
 def deep(a, b):
@@ -54,3 +61,25 @@ def test_no_two_boxes_overlap_and_every_edge_is_drawn() -> None:
     assert len(arrows) == sum(len(node.parents) for node in nodes)
     for box, other in combinations(boxes, 2):
         assert not box.overlaps(other)
+
+
+def judge_steps(old: str = "", new: str = "") -> None:
+    """Run the cells on the size of h, with `old` changed to `new`: their asserts judge."""
+    sources = [cell.source for cell in Course(ROOT).sources[LESSON].cells]
+    cells = [source for source in sources if any(begin in source for begin in STEPS)]
+    text = "\n".join(cells)
+    assert len(cells) == 3
+    assert old in text
+    exec(text.replace(old, new), {"torch": torch})
+
+
+def test_a_good_h_and_a_lack_of_digits_are_noticed() -> None:
+    judge_steps()
+    wrong = [
+        ("errors(torch.float32)", "errors(torch.float64)"),  # a ratio of 1
+        ("errors(torch.float64)", "errors(torch.float32)"),  # the same, and another best h
+        ("central=True", "central=False"),  # the best h is a hundredth, the error 800-fold
+    ]
+    for old, new in wrong:
+        with pytest.raises(AssertionError):
+            judge_steps(old, new)

@@ -19,11 +19,9 @@ BATCH = 64  # of both ranks together
 EPOCHS = 2
 STEPS = EPOCHS * PICTURES // BATCH
 TEST_SIZE = 101
-# The course's 0.2 is for many more steps; in so few it lets differences of rounding grow.
-LR = 0.02
+LR = 0.2  # at its peak, as ddp.py has it when nobody says otherwise
 OPTIONS = (
-    f"--epochs {EPOCHS} --train-size {PICTURES} --test-size {TEST_SIZE} "
-    f"--global-batch-size {BATCH} --lr {LR}"
+    f"--epochs {EPOCHS} --train-size {PICTURES} --test-size {TEST_SIZE} --global-batch-size {BATCH}"
 )
 ALONE = Place(0, 0, 1, torch.device("cpu"), "gloo")
 
@@ -48,6 +46,19 @@ def there(folder, monkeypatch) -> None:
     """This process finds the pictures of the launch."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(cifar10, "ATTACHED", folder / "nothing attached")
+
+
+@pytest.fixture
+def one_thread():
+    """This process computes with one thread, as each rank does.
+
+    Two threads add in another order. Training lets this difference of rounding grow: after seven
+    steps the weight is off by 2 % of its way.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def shard(epoch: int, rank: int) -> torch.Tensor:
@@ -100,12 +111,11 @@ def by_hand() -> list[float]:
     return weights
 
 
-def test_ddp_takes_the_steps_that_are_worked_out_by_hand(reports, there) -> None:
-    expected = torch.tensor(by_hand())
-    moved = (expected - expected[0]).abs().max()
+def test_ddp_takes_the_steps_that_are_worked_out_by_hand(reports, there, one_thread) -> None:
+    expected = by_hand()
+    assert len(set(expected)) == STEPS, "each step moves the weight"
     for report in reports:
-        gap = (torch.tensor(report["weights"]) - expected).abs().max()
-        assert gap < moved / 100, f"the weight moved by {moved}, and differs by {gap}"
+        assert report["weights"] == expected, "before every step, to the last bit"
 
 
 def test_what_ddp_saved_is_what_it_tested(reports, there) -> None:

@@ -15,7 +15,6 @@ from torch._dynamo.backends.distributed import DDPOptimizer
 import breaks
 import fusion
 import model
-import norms
 import speed
 import wrapped
 
@@ -139,10 +138,21 @@ def test_the_judge_of_two_functions_can_tell():
         assert not breaks.equal(lambda v: v, other, x)
 
 
+def test_one_whole_graph_can_hold_an_item_but_no_if():
+    """What the lesson says of `fullgraph=True`, by which `item()` is captured."""
+    x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    backend = speed.Counting("eager")
+    compiled = torch.compile(breaks.peak, fullgraph=True, backend=backend)
+    torch.testing.assert_close(compiled(x), breaks.peak(x))
+    assert len(backend.graphs) == 1 and ".item()" in backend.graphs[0]
+    assert breaks.refusal(breaks.peak, x) == ""
+    assert "branching" in breaks.refusal(breaks.branch, x)
+    assert "if norm > 1" in breaks.refusal(breaks.clip, x)
+
+
 def test_an_if_on_the_norm_compiles_again_until_both_answers_have_a_graph():
     x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
-    torch.compiler.reset()
-    counts = norms.compilations([3, 3, 0.01, 5, 0.02, 2], x)
+    counts = breaks.compilations(breaks.clip, [f * x for f in (3, 3, 0.01, 5, 0.02, 2)])
     assert counts[:2] == [2, 2], "before the break and after it; the same norm needs no more"
     assert counts[2] > 2, "the guard on the norm failed"
     assert counts[3:] == 3 * [counts[-1]], "both answers have a graph"

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from ranks import launch_all
 from torch.utils.data import Dataset
 
+import forget
+import kill
 import resume
 import rooms
 from atomic import replacing
@@ -91,6 +93,14 @@ def test_a_full_disk_is_an_error_and_no_checkpoint(size: int, room: int, tmp_pat
     assert [left.name for left in tmp_path.iterdir()] == ["state.pt"]
 
 
+@pytest.mark.parametrize("way", kill.WAYS)
+def test_a_saver_that_ends_by_itself_is_an_error(way, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where there is no atomic.py
+    save({"x": 1}, tmp_path / "old.pt")
+    with pytest.raises(RuntimeError, match="ended by itself, with exit code 2"):
+        kill.killed_while_saving(tmp_path / "a.pt", [tmp_path / "old.pt"], way, saves=0)
+
+
 @pytest.mark.parametrize("part", [0, 0.01, 0.5, 0.99])
 def test_a_cut_file_is_refused_by_name(part: float, tmp_path: Path) -> None:
     path = tmp_path / "state.pt"
@@ -163,6 +173,31 @@ def test_a_stop_after_any_step_changes_no_bit(alone: Place, tmp_path: Path) -> N
         uninterrupted = whole.model.state_dict().values()
         pairs = zip(resumed, uninterrupted, strict=True)
         assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_a_part_that_is_forgotten_is_as_in_a_new_process(
+    alone: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last number: also BatchNorm's statistics, which every forward pass changes."""
+    new = Training(alone, epochs=1)
+    right = {name: tensor.clone() for name, tensor in new.model.state_dict().items()}
+    whole = Training(alone, epochs=2)
+    for done in whole.steps():
+        if done == forget.STOP:
+            save(whole.state(), path_of(tmp_path, done, 0, 1))
+    resumed = []
+
+    class Still(Training):
+        def steps(self) -> list[int]:
+            resumed.append(self.model.state_dict())
+            return []
+
+    monkeypatch.setattr(forget, "Training", Still)
+    for part in ("model", "nothing"):
+        assert forget.resumed(part, alone, 2, tmp_path) == whole.losses[: forget.STOP]
+    forgotten, restored = resumed
+    assert all(torch.equal(tensor, right[name]) for name, tensor in forgotten.items())
+    assert not any(torch.equal(tensor, right[name]) for name, tensor in restored.items())
 
 
 class Noted(Dataset):

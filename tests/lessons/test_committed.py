@@ -30,8 +30,8 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
         if cell.cell_type != "code":
             continue
         text = "".join(output.get("text", "") for output in cell.outputs)
-        # A terminal's screen has 24 lines; what torchrun says of a dead rank does not fit one.
-        long = 60 if cell.source.startswith("!") and "Traceback" in text else 24
+        # What torchrun says of a dead rank does not fit a screen.
+        long = 60 if cell.source.startswith("!") and "Traceback" in text else 20
         wrong = {
             "was not run": not cell.execution_count,
             "holds an error": any(output.output_type == "error" for output in cell.outputs),
@@ -104,7 +104,7 @@ def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
         (new_output("error", ename="E", evalue="", traceback=[]), "an error"),
         (new_output("stream", text="UserWarning: old"), "a warning"),
         (new_output("stream", text="see /tmp/torchelastic_x/log"), "a folder"),
-        (new_output("stream", text="line\n" * 25), "a screen"),
+        (new_output("stream", text="line\n" * 21), "a screen"),
         (new_output("stream", text="Traceback\n" * 61), "a screen"),
         (new_output("stream", text="x" * 300_000), "200 kB"),
     ],

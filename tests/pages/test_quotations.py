@@ -28,11 +28,13 @@ PAGES = [*sorted((ROOT / "assets").glob("*.md")), ROOT / "README.md", ROOT / "CO
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"(`+)(.+?)\1")
 CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")
-PLACEHOLDERS = {"X", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON", "toml"}
-# Settings of libraries that are not installed everywhere.
-OTHERS = ("NCCL_", "TRITON_", "CUDA_")
+PLACEHOLDERS = {"X", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON"}
+# What stands for a lesson's name in the path of a file.
+SOME = re.compile(r"\b(?:NN_name|NAME|99_try)\b")
+OTHERS = ("NCCL_", "TRITON_")  # settings of libraries that are not installed everywhere
+DRIVERS = {"CUDA_LAUNCH_BLOCKING"}  # a setting that CUDA's driver reads, and torch only names
 # Names of NVIDIA's Apex, which is older than torch.amp: the course tells how to get rid of them.
-APEX = {"amp.initialize", "amp.scale_loss", "initialize", "opt_level", "scale_loss"}
+APEX = {"opt_level", "scale_loss"}
 
 # Modules under the names that lessons give them.
 MODULES = {
@@ -202,15 +204,21 @@ def resolved(chain: ast.Attribute) -> bool | None:
 
 def setting(name: str) -> bool:
     """Whether a name in capitals is a variable of the environment, or one of its values."""
-    return name.isupper() and (name.startswith(OTHERS) or name in sources())
+    known = name in DRIVERS or name.startswith(OTHERS) or name in sources()
+    return name.isupper() and known
+
+
+def is_there(path: str) -> bool:
+    """Whether there is a program, or a file; of `NN_name.toml`, one of some lesson."""
+    if "/" not in path:
+        return path in COURSE.programs or Path(path).stem in PLACEHOLDERS
+    return any(ROOT.glob(SOME.sub("*", path)))
 
 
 def lost(quoted: str, own: frozenset[str]) -> set[str]:
     """The names in a quotation that nothing holds any more."""
-    if re.fullmatch(r"[\w/]+\.py", quoted):
-        path = Path(quoted)
-        known = quoted in COURSE.programs or path.stem in PLACEHOLDERS or (ROOT / path).exists()
-        return set() if known else {quoted}
+    if re.fullmatch(r"[\w/]+\.(?:py|toml)", quoted):
+        return set() if is_there(quoted) else {quoted}
     if quoted.startswith("--"):
         option = re.match(r"--[\w-]+", quoted)[0]
         return {option} - own - library()
@@ -222,7 +230,7 @@ def lost(quoted: str, own: frozenset[str]) -> set[str]:
     gone = {ast.unparse(chain) for chain in chains if resolved(chain) is False}
     names -= {chain.attr for chain in chains if resolved(chain) is not None}
     names -= own | library() | PLACEHOLDERS | APEX
-    return (gone - APEX) | {name for name in names if not setting(name)}
+    return gone | {name for name in names if not setting(name)}
 
 
 # ---- the tests
@@ -253,6 +261,9 @@ OWN = frozenset({"place", "world_size", "ddp_model", "--epochs", "run"})
         "ddp.py",
         "X.py",
         "scripts/build.py",
+        "scripts/lessons/NN_name/NAME.py",
+        "tests/lessons/answers/NN_name.toml",
+        "tests/lessons/mutants/99_try.toml",
         "place.world_size",
         "ddp_model(x)",
         '.to("cuda")',
@@ -266,6 +277,8 @@ OWN = frozenset({"place", "world_size", "ddp_model", "--epochs", "run"})
         "--epochs",
         "--nproc-per-node=2",
         "NCCL_DEBUG=INFO",
+        "CUDA_LAUNCH_BLOCKING=1",
+        'amp.initialize(…, opt_level="O1")',
         "TORCH_DISTRIBUTED_DEBUG=DETAIL",
         "Signal 6 (SIGABRT)",
         "rank 1: 1 + 1 = 101",
@@ -282,6 +295,8 @@ def test_a_true_quotation_is_left_alone(quoted: str) -> None:
     [
         ("ddpp.py", "ddpp.py"),
         ("scripts/kernels.py", "scripts/kernels.py"),
+        ("scripts/lesson/NN_name/NAME.py", "scripts/lesson/NN_name/NAME.py"),
+        ("tests/answers/NN_name.toml", "tests/answers/NN_name.toml"),
         ("place.worldsize_", "worldsize_"),
         ("ddpmodel(x)", "ddpmodel"),
         ("dist.all_reduced(place)", "dist.all_reduced"),
@@ -292,6 +307,7 @@ def test_a_true_quotation_is_left_alone(quoted: str) -> None:
         ("with ddp_model.nosync():", "nosync"),
         ("--epoches 3", "--epoches"),
         ("TORCH_DISTRIBUTED_DEBUGS=1", "TORCH_DISTRIBUTED_DEBUGS"),
+        ("CUDA_LAUNCH_BLOCKINGS=1", "CUDA_LAUNCH_BLOCKINGS"),
     ],
 )
 def test_a_stale_quotation_is_found(quoted: str, gone: str) -> None:

@@ -49,6 +49,8 @@ What changes from one program to the next:
 ```diff alpha.py beta.py
 ```
 
+### Exercise 1 · 練習 1
+
 ```python tags=["workshop"]
 %%writefile tools.py
 ```
@@ -64,6 +66,8 @@ What changes from one program to the next:
 ```python tags=["workshop"]
 alpha = result("alpha")
 ```
+
+### Exercise 2 · 練習 2
 
 ```python
 # BEGIN SOLUTION
@@ -111,6 +115,8 @@ STEPS = 99
 %%writefile launch.py
 ```
 
+### Exercise 1 · 練習 1
+
 ```python tags=["fold", "workshop"]
 %%writefile tools.py
 ```
@@ -141,6 +147,16 @@ failure("beta", expects="too large")
 
 ```python
 failure("beta", expects="too large")
+```
+
+### Exercise 2 · 練習 2
+
+```python
+# BEGIN SOLUTION
+rest = 2
+# STUB rest = 0
+# END SOLUTION
+print("✓" if rest == len(REST) else "✗ not yet")
 ```
 """
 
@@ -179,11 +195,9 @@ def count(number: int) -> int:
     # STUB return 0
     # END SOLUTION
 '''
-TABLES = [
-    f"<!-- {name}: filled by scripts/build.py -->\n<!-- end -->\n\n"
-    for name in ("lessons", "errors")
-]
-README = f"# Course · 課程\n\n{''.join(TABLES)}The end.\n"
+TABLE = "<!-- {}: filled by scripts/build.py -->\n<!-- end -->\n\n"
+README = f"# Course · 課程\n\n{TABLE.format('lessons')}The end.\n"
+ERROR_TEXTS = f"# Error texts · 錯誤訊息\n\n{TABLE.format('errors')}"
 SLIDES = """\
 <pre class="code" data-src="alpha.py#loop" id="a">old</pre>
 <pre data-src="alpha.py#L8-L9"></pre>
@@ -231,6 +245,7 @@ SOURCES = {
     BESIDE: BETA,
     LAUNCHER: "def result(name): ...\n",
     "README.md": README,
+    "assets/error-texts.md": ERROR_TEXTS,
     DECK: SLIDES,
     "assets/bench.json": RUN,
     LISTED: json.dumps(KERNELS),

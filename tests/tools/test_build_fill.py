@@ -1,9 +1,9 @@
-"""What the build writes into the README, the slides and the heads of the notebooks."""
+"""What the build writes into README, error texts, slides and the heads of the notebooks."""
 
 import re
 
 import pytest
-from small_course import DECK, FIRST, LISTED, PROGRAM, SECOND, TABLES, Small
+from small_course import DECK, FIRST, LISTED, PROGRAM, SECOND, Small
 
 pytestmark = pytest.mark.quick
 
@@ -83,7 +83,7 @@ def test_the_readme_lists_the_lessons(course: Small):
     ]
     assert links(rows[0]) == elsewhere("01_first", "nvidiaTeslaT4")[:2]
     assert links(rows[1]) == elsewhere("02_second", "none")[:2]
-    assert course["README.md"].endswith(TABLES[1] + "The end.\n")  # around it nothing changes
+    assert course["README.md"].endswith("<!-- end -->\n\nThe end.\n")  # around it nothing changes
 
 
 def test_the_table_of_errors_leads_to_its_section(course: Small):
@@ -96,9 +96,9 @@ def test_the_table_of_errors_leads_to_its_section(course: Small):
     cells = course.notebook("02_second").cells
     place = next(cell.id for cell in cells if "怎麼壞的" in cell.source)
     row = f"02_second.ipynb#cell-id={place}) |"
-    linked = f"{head}| `it broke` | [How it breaks · 怎麼壞的](notebooks/{row}\n<!-- end -->"
-    assert linked in course["README.md"]
-    assert "search this page for them" in course["README.md"]
+    linked = f"{head}| `it broke` | [How it breaks · 怎麼壞的](../notebooks/{row}\n<!-- end -->"
+    assert linked in course["assets/error-texts.md"]
+    assert "search this page for them" in course["assets/error-texts.md"]
     for folder in ("", "solutions/"):
         cells = course.notebook(f"{folder}01_first").cells
         linked = f"| `it broke` | [How it breaks · 怎麼壞的]({row}"
@@ -111,7 +111,7 @@ def test_what_is_only_quoted_is_marked_so(course: Small):
     course["assets/errors-quoted.md"] = head + "| `it burns` | elsewhere |\n"
     course.replace(SECOND, "再來一次。\n", "再來一次。\n\n## Again · 再一次\n")
     assert course.build() == 0
-    ours, mark, theirs = course["README.md"].partition("These were not produced here")
+    ours, mark, theirs = course["assets/error-texts.md"].partition("These were not produced here")
     assert "`it broke`" in ours and "`it burns`" in theirs and "`it burns`" not in ours
     assert mark and "下面這些不是在這裡產生的" in theirs
 
@@ -140,3 +140,12 @@ def test_a_browser_writes_filled_code_as_the_build_does(course: Small):
     course.replace(PROGRAM, "total = 0", "total = len('\"') - 1")
     assert course.build() == 0
     assert "total = len('\"') - 1" in course[DECK]
+
+
+def test_a_link_to_a_solved_twin_leads_there_from_both_folders(course: Small):
+    link = "（[解答](solutions/01_first.ipynb)）"
+    course.replace(SECOND, "再來一次。\n", f"再來一次{link}。\n")
+    assert course.build() == 0
+    for folder, target in [("", "solutions/01_first.ipynb"), ("solutions/", "01_first.ipynb")]:
+        cells = course.notebook(f"{folder}02_second").cells
+        assert any(f"]({target})" in cell.source for cell in cells)

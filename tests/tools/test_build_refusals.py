@@ -13,7 +13,7 @@ TAGGED = 'python tags=["workshop"]\n'
 DIFF = "```diff alpha.py beta.py"
 GUARD = 'if __name__ == "__main__":\n    main()'
 NO_LAUNCH = "cell 8: a launch is `!torchrun"
-NO_PAIR = "cell 10: BEGIN SOLUTION (or LIVE), STUB and END"
+NO_PAIR = "cell 11: BEGIN SOLUTION (or LIVE), STUB and END"
 NO_MAIN = "cell 8: alpha.py lacks `@record` on `main`"
 NO_HELPER = "cell 8: it needs beta.py, which no cell before writes"
 LONG = "\n".join("abcdefghijklm")
@@ -58,11 +58,11 @@ CELLS = {
             "```diff alpha.py gamma.py",
             "cell 5: no room in scripts/lessons",
         ),
-        "long cell": ("assert guess == 42", LONG, "cell 11: a cell has 12 lines"),
+        "long cell": ("assert guess == 42", LONG, "cell 12: a cell has 12 lines"),
         "cell in error": (
             "assert guess == 42",
             "assert guess = 42",
-            "01_first.md, cell 11, line 1",
+            "01_first.md, cell 12, line 1",
         ),
     },
 }
@@ -89,7 +89,7 @@ LAUNCHES = {
         "no helper": ("%%writefile launch.py", "%%writefile beta.py", "cell 4: it needs launch.py"),
         "not read": (READING, "alpha = 1", "cell 9: read the launch of alpha.py here"),
         "another is read": (READING, 'result("beta")', "cell 9: read the launch of alpha.py here"),
-        "last one not read": ("assert guess == 42", LAUNCH, "cell 11: no cell reads this launch"),
+        "last one not read": ("assert guess == 42", LAUNCH, "cell 12: no cell reads this launch"),
         "not launched": (
             "assert guess == 42",
             'result("beta")',
@@ -111,6 +111,19 @@ LAUNCHES = {
             "no parameters cell before sets {'FAC",
         ),
         "no expression": ("{STEPS // 1}", "{STEPS //}", "01_first.md, cell 8, line 1"),
+    },
+}
+HEADING = "### Exercise 2 · 練習 2"
+TOO_FEW = "01_first.md: 1 exercise, at least 2 wanted, each under its own heading `### Ex"
+UNKNOWN = "01_first.md: `quick` names M, which the parameters cell does not set."
+LESSONS = {
+    FIRST: {
+        "quick without parameter": ("STEPS: 1", "STEPS: 1\n      M: 2", UNKNOWN),
+        "one exercise": (HEADING, "### More · 更多", TOO_FEW),
+        "two of one number": (HEADING, "### Exercise 1 · 練習 1", TOO_FEW),
+        "two numbers": (HEADING, "### Exercise 2 · 練習 3", TOO_FEW),
+        "nothing to do": (HEADING, f"{HEADING}\n## The end · 結束", TOO_FEW),
+        "none": ("### Exercise", "### Training", "01_first.md: 0 exercises, at least 2 wanted"),
     },
 }
 WORKSHOP = {
@@ -140,12 +153,15 @@ PAGES = {
         "number without a place": ("#machine#cores", "", "bench.json is nowhere"),
     },
     "README.md": {"no table": ("<!-- end -->", "", "it lacks its marked region")},
+    "assets/error-texts.md": {"no table": ("<!-- end -->", "", "it lacks its marked region")},
     FIRST: {
         "no minutes": (
             "    minutes: 5\n",
             "",
-            "begin with `# 03 · Title · 標題`, and give `minutes`",
+            "01_first.md: give `minutes` in the front matter, above `# 03",
         ),
+        "no title": ("# 01 · First", "# First", "01_first.md: begin with `# 03 · Title · 標題`."),
+        "other number": ("# 01 · F", "# 98 · F", "01_first.md: the heading says 98, the file 01."),
     },
     LISTED: {"typo in the list": ("enable_gpu", "enable_gpus", "defaults: ")},
 }
@@ -159,7 +175,7 @@ def place(path: str, message: str) -> str:
 
 CASES = {
     f"{Path(path).name}: {name}": (path, old, new, place(path, message))
-    for group in (LANGUAGES, CELLS, PROGRAMS, LAUNCHES, WORKSHOP, PAGES)
+    for group in (LANGUAGES, CELLS, PROGRAMS, LAUNCHES, LESSONS, WORKSHOP, PAGES)
     for path, cases in group.items()
     for name, (old, new, message) in cases.items()
 }

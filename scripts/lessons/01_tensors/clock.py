@@ -91,8 +91,18 @@ def product(size: int, device: torch.device, repeats: int = 5) -> dict[str, floa
     return times
 
 
-def copies(device: torch.device, size: int) -> dict[str, float]:
-    """Bytes a second of copies of `size` bytes, by where they come from and go to."""
+def traffic(source: Tensor, target: Tensor) -> int:
+    """Bytes that a memory, or the road between two, has to carry to copy `source` to `target`."""
+    if source.device == target.device:
+        return source.nbytes + target.nbytes  # read here and written here
+    return source.nbytes  # across the road once
+
+
+def copies(device: torch.device, size: int) -> dict[str, dict[str, float]]:
+    """Bytes a second of copies of `size` bytes, by where they come from and go to.
+
+    `copied` counts each byte of the tensor once, `carried` is the traffic that this makes.
+    """
     host = torch.zeros(size, dtype=torch.uint8)
     routes = {"host → host": (host, torch.ones_like(host))}
     if device.type == "cuda":
@@ -105,7 +115,8 @@ def copies(device: torch.device, size: int) -> dict[str, float]:
     for route, (source, target) in routes.items():
         copy = partial(target.copy_, source, non_blocking=True)
         times = clocked(copy, device)
-        speeds[route] = size / median(times.done)
+        seconds = median(times.done)
+        speeds[route] = {"copied": size / seconds, "carried": traffic(source, target) / seconds}
     return speeds
 
 

@@ -72,7 +72,7 @@ def in_column(rank: int, piece: list[int], columns: int) -> Row:
 
 def before_after(ranks: list[dict], names: list[str]) -> None:
     """For each collective, what the ranks held before it (above) and after it (below)."""
-    figure, axes = plt.subplots(2, len(names), figsize=(2.7 * len(names), 4.8))
+    _, axes = plt.subplots(2, len(names), figsize=(2.7 * len(names), 4.8))
     for (top, bottom), name in zip(axes.T, names, strict=True):
         before = [rank["own"] for rank in ranks]
         if name == "all-gather":
@@ -96,7 +96,7 @@ def arrow(ax: plt.Axes, column: int, row: int, pitch: float) -> None:
 def ring_steps(ranks: list[dict]) -> None:
     """Each step of a ring of three: what the ranks hold, and which chunk goes to the rank below."""
     states = [rank["rings"]["3"]["states"] for rank in ranks[:3]]  # states[rank][moment][chunk]
-    figure, axes = plt.subplots(2, 3, figsize=(8, 7))
+    _, axes = plt.subplots(2, 3, figsize=(8, 7))
     for ax, title, moment in zip(axes.flat, STEPS, [0, 1, 2, 2, 3, 4], strict=True):
         table(ax, [own[moment] for own in states], title, pitch=PITCH)
         if "done" in title:

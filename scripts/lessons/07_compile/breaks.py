@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 from torch._dynamo import explain
-from torch._dynamo.exc import Unsupported
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
@@ -79,23 +78,30 @@ def equal(function: Callable, mended: Callable, x: Tensor) -> bool:
     return all(torch.allclose(function(v), mended(v)) for v in [x, x / 100, -x])
 
 
-def refusal(x: Tensor) -> str:
-    """What torch.compile says of the break in `branch` when it must make one graph of it."""
+def refusal(function: Callable[[Tensor], Tensor], x: Tensor) -> str:
+    """What torch.compile says when it must make one graph of a function; empty if it can."""
+    torch.compiler.reset()
     try:
-        torch.compile(branch, fullgraph=True, backend="eager")(x)
-    except Unsupported as error:
+        torch.compile(function, fullgraph=True, backend="eager")(x)
+    except RuntimeError as error:
         return str(error)
     return ""
 
 
-def compilations(dynamic: bool | None, x: Tensor, sizes: Iterable[int] = SIZES) -> list[int]:
-    """How many graphs torch.compile has made after each batch."""
+def step(x: Tensor) -> Tensor:
+    return x.sin().sum(1)
+
+
+def compilations(
+    function: Callable[[Tensor], Tensor], inputs: Iterable[Tensor], dynamic: bool | None = None
+) -> list[int]:
+    """How many graphs torch.compile has made of a function after each call."""
     torch.compiler.reset()
     backend = Counting("eager")
-    step = torch.compile(lambda x: x.sin().sum(1), backend=backend, dynamic=dynamic)
+    compiled = torch.compile(function, backend=backend, dynamic=dynamic)
     counts = []
-    for size in sizes:
-        step(x[:size].clone())
+    for x in inputs:
+        compiled(x)
         counts.append(len(backend.graphs))
     return counts
 
@@ -114,13 +120,15 @@ def main() -> None:
         graphs[name] = show_graphs(function, x)
         graphs[mended.__name__] = show_graphs(mended, x)
         same[name] = equal(function, mended, x)
-    message = refusal(x)
+    messages = {function.__name__: refusal(function, x) for function, _ in PAIRS}
 
     # When something is compiled again: three settings, and then twenty sizes, more than the limit.
-    shapes = {str(dynamic): compilations(dynamic, x) for dynamic in [False, None, True]}
-    most = compilations(False, x, range(2, 22))[-1]
+    batches = [x[:size].clone() for size in SIZES]
+    shapes = {str(way): compilations(step, batches, way) for way in [False, None, True]}
+    twenty = [x[:size].clone() for size in range(2, 22)]
+    most = compilations(step, twenty, dynamic=False)[-1]
     recompiled = {"sizes": SIZES, "shapes": shapes, "most": most}
-    report("breaks", place, graphs=graphs, same=same, message=message, **recompiled)
+    report("breaks", place, graphs=graphs, same=same, messages=messages, **recompiled)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from stopwatch import in_turns, seconds
 
 CACHE = "compiled"
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(CACHE).absolute())  # for the next program to find
-# A CUDA toolkit without a GPU is no news, nor do we need advice on what we show on purpose: here
-# Dynamo's warnings are off. TORCH_LOGS in the environment overrides this line (norms.py).
+# We need no warning about a CUDA toolkit without a GPU, and no advice on what we show on purpose.
+# TORCH_LOGS in the environment overrides the second line (norms.py).
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 torch._logging.set_logs(dynamo=logging.ERROR)
 # Without a C++ compiler, torch's own kernels run the graphs: nothing is generated or fused.

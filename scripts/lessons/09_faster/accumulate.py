@@ -107,7 +107,7 @@ def main() -> None:
         rows.append(row)
         if place.rank == 0:
             mebibytes = row["bytes"] / 2**20
-            sent = f"{row['calls']} all-reduces, {mebibytes:.1f} MiB"
+            sent = f"all-reduces: {row['calls']}, {mebibytes:.1f} MiB"
             milliseconds = 1000 * median(times[name])
             print(f"{name:20} {sent:27} {milliseconds:6.1f} ms, off by {gap:.1e}")
     report("accumulate", place, rows=rows)

@@ -39,9 +39,11 @@ def tuned(model: nn.Module) -> nn.Module:
 class Training:
     """A model and what the recipe trains it with; `steps`: how many there will be."""
 
-    def __init__(self, model: nn.Module, lr: float, steps: int, place: Place):
+    def __init__(
+        self, model: nn.Module, lr: float, steps: int, place: Place, compiled: bool = False
+    ):
         self.model = model
-        self.ddp_model = tuned(model)
+        self.ddp_model = tuned(torch.compile(model) if compiled else model)  # in lesson 07's order
         self.place = place
         self.dtype, self.reason = best_dtype(units(place.device))
         dtype = FORMATS[self.dtype]
@@ -116,9 +118,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     widths = [int(width) for width in args.widths.split(",")]
     model = ResNet(tuple(widths)).to(place.device, memory_format=torch.channels_last)
-    training = Training(model, args.lr, steps, place)
-    if args.compile:
-        training.ddp_model = torch.compile(training.ddp_model)
+    training = Training(model, args.lr, steps, place, args.compile)
     torch.manual_seed(args.seed + place.rank)  # every rank draws random numbers of its own
 
     size = whole // place.world_size

@@ -1,4 +1,4 @@
-"""Write a file so that its name never stands for half of it.
+"""Write a file so that its name never leads to half of it.
 
 Run:  python atomic.py NAME OLD NEW             # copies OLD and NEW to NAME in turn, until killed
       python atomic.py NAME OLD NEW --in-place  # the same, written straight into NAME
@@ -27,13 +27,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             file.flush()  # out of Python's buffer, into the operating system's
             # And out of that onto the disk, before the name says that all is there.
             os.fsync(file.fileno())
-        part.replace(path)  # one operation: whoever opens `path` finds the old file or the new one
+        part.replace(path)  # one operation: `path` is the old file, and then the new one
     except BaseException:
         part.unlink(missing_ok=True)  # as when the disk is full
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name is an entry in the folder, and wants to reach the disk too
+        os.fsync(folder)  # the new name is an entry in the folder, and must reach the disk too
     finally:
         os.close(folder)
 

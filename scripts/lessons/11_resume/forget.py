@@ -5,6 +5,7 @@ Run:  python forget.py                                              # one proces
 """
 
 import argparse
+import copy
 from pathlib import Path
 
 import torch
@@ -34,7 +35,9 @@ PARTS = {
 def resumed(part: str, place: Place, epochs: int, folder: Path) -> list[float]:
     """The losses of all steps when the training goes on from the file, and forgets one part."""
     training = Training(place, epochs)  # as new as in a new process
-    fresh = training.state()
+    # A copy: a state holds the model's own tensors, and the step that `restore` makes and throws
+    # away changes BatchNorm's statistics.
+    fresh = copy.deepcopy(training.state())
     state = load_of_rank(folder, STOP, place.rank, place.world_size, place.device)
     for name in PARTS[part]:
         state[name] = fresh[name]

@@ -39,8 +39,10 @@ def killed_while_saving(name: Path, versions: list[Path], way: str, saves: int) 
     with subprocess.Popen(command, stdout=subprocess.PIPE) as saver:
         for _ in range(1 + saves):
             saver.stdout.readline()  # "saving", and for each save "saved"
-        while not least <= written(path) < size:
-            pass  # without a sleep: a save takes milliseconds
+        while not least <= written(path) < size:  # without a sleep: a save takes milliseconds
+            if saver.poll() is not None:
+                ended = f"atomic.py ended by itself, with exit code {saver.returncode}"
+                raise RuntimeError(f"{ended}: nothing was left to kill. See what it printed above.")
         saver.kill()
 
 

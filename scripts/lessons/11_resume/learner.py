@@ -76,7 +76,10 @@ class Training:
         return {"random": random_state(self.place.device), "losses": list(self.losses)}
 
     def state(self) -> dict:
-        """Everything that `restore` needs, as tensors, numbers, texts, lists and dicts."""
+        """Everything that `restore` needs, as tensors, numbers, texts, lists and dicts.
+
+        The tensors are the training's own, not copies: save or copy them before the next step.
+        """
         return self.own() | {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),

@@ -1,4 +1,4 @@
-"""Where a rank's random numbers stand, as plain types that a checkpoint can hold.
+"""The state of a rank's random numbers, as plain types that a checkpoint can hold.
 
 Run:  python randomness.py            # draws, goes back, and draws the same again
 """
@@ -13,7 +13,7 @@ from devices import here, report
 
 
 def random_state(device: torch.device) -> dict:
-    """Where this rank's random numbers stand: torch's, also on its GPU, Python's and numpy's.
+    """The state of this rank's random numbers: torch's, also on its GPU, Python's and numpy's.
 
     Changes of pictures are often drawn from the last two.
     """

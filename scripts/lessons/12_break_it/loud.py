@@ -48,7 +48,7 @@ def complaint(deed: Callable[[], object]) -> str:
 class Pictures(Dataset):
     """64 pictures of 256 kB. Asked for number 7, the worker process gets `number` as a signal.
 
-    That is a stand-in for fate.
+    In a real training the system would send it.
     """
 
     def __init__(self, number: int = 0) -> None:

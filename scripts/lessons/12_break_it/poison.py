@@ -28,7 +28,7 @@ def pairs(step: int, place: Place) -> tuple[Tensor, Tensor]:
 
 
 def spread(model: nn.Module, a: Tensor, b: Tensor) -> Tensor:
-    """The loss: points of a pair shall come to lie at a distance of one."""
+    """The loss: the two points of a pair should be at a distance of one."""
     difference = model(a) - model(b)
     distance = difference.square().sum(1).sqrt()
     return (distance - 1).square().mean()
@@ -38,7 +38,7 @@ def average(finite: list[Tensor], bucket: dist.GradBucket) -> torch.futures.Futu
     """A communication hook: average a bucket over all ranks, and note whether it was finite."""
     gradient = bucket.buffer()
     # The last moment at which the gradient is this rank's own. The answer stays on the device:
-    # to look at it here would make a GPU wait for each bucket, in the middle of backward.
+    # looking at it here would make a GPU wait for each bucket, in the middle of backward.
     finite.append(gradient.isfinite().all())
     gradient.div_(dist.get_world_size())
     summed = dist.all_reduce(gradient, async_op=True).get_future()

@@ -34,7 +34,7 @@ def ranks(program: str) -> dict[int, psutil.Process]:
 
 
 def stack(process: psutil.Process) -> tuple[str, ...]:
-    """The calls in which its main thread stands, the innermost first, as `name (file:line)`.
+    """The calls in which its main thread is, the innermost first, as `name (file:line)`.
 
     Or why they cannot be seen.
     """

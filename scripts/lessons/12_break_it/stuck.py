@@ -27,7 +27,7 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     # All have come: from here on, little patience.
     group = dist.new_group(timeout=timedelta(seconds=args.limit))
-    # Where does this rank stand when the others begin to wonder?
+    # In which line is this rank when it has waited for most of that time?
     stacks = Path(f"stuck.rank{place.rank}.txt").open("w")  # noqa: SIM115
     faulthandler.dump_traceback_later(0.6 * args.limit, file=stacks)
 

@@ -7,15 +7,15 @@ Run:  python dtypes.py --size 256
 import argparse
 import math
 import re
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import Place, here, low_precision, report
+from stopwatch import in_turns
 
 FORMATS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 UNITS = {  # what Linux calls a CPU's units for a format
@@ -80,22 +80,23 @@ def best_dtype(has: dict[str, bool]) -> tuple[str, str]:
     return "fp32", "16 bits would only be imitated here: less memory, but no speed"
 
 
-def multiply(dtype: torch.dtype, size: int, place: Place) -> dict[str, float]:
-    """Median seconds of one product of two square matrices, and the largest error in its first row.
+def multiply(size: int, place: Place, rounds: int = 5) -> dict[str, dict[str, object]]:
+    """In each format: seconds of one product of two square matrices, a number a round; its error.
 
-    The error is a share of the largest number in that row.
+    The error is the largest in the first row, as a share of the largest number there.
     """
-    a = torch.randn(size, size, device=place.device).to(dtype)
-    b = torch.randn(size, size, device=place.device).to(dtype)
-    times = []
-    for _ in range(6):
-        began = time.perf_counter()
-        product = a @ b
-        product[0, 0].item()  # waits for a GPU
-        times.append(time.perf_counter() - began)
-    exact = a[:1].double() @ b.double()
-    error = (product[:1].double() - exact).abs().max() / exact.abs().max()
-    return {"seconds": median(times[1:]), "error": error.item()}  # the first one warms up
+    facts: dict[str, dict[str, object]] = {}
+    ways = {}
+    for name, dtype in FORMATS.items():
+        a = torch.randn(size, size, device=place.device).to(dtype)
+        b = torch.randn(size, size, device=place.device).to(dtype)
+        exact = a[:1].double() @ b.double()
+        error = ((a @ b)[:1].double() - exact).abs().max() / exact.abs().max()
+        facts[name] = {"error": error.item()}
+        ways[name] = partial(torch.matmul, a, b)
+    for name, times in in_turns(ways, rounds, place.device).items():
+        facts[name]["seconds"] = times
+    return facts
 
 
 @record
@@ -107,9 +108,10 @@ def main() -> None:
 
     has = units(place.device)
     formats = {name: describe(dtype) for name, dtype in FORMATS.items()}
+    products = multiply(args.size, place)
     for name, facts in formats.items():
         facts["unit"] = has[name]
-        facts.update(multiply(FORMATS[name], args.size, place))
+        facts.update(products[name])
         limits = f"largest {facts['largest']:.3g}, smallest {facts['smallest']:.3g}"
         print(f"{name}: {limits}, 0.1 is {facts['tenth']}")
 

@@ -1,7 +1,7 @@
 """Train a small ResNet in one process: the loop that every later program grows from.
 
 Run:  python single.py --epochs 2
-      torchrun --standalone --nproc-per-node=2 single.py --epochs 2     # two ranks that never talk
+      torchrun --standalone --nproc-per-node=2 single.py --epochs 2     # two ranks at once
 """
 
 import time
