@@ -15,7 +15,7 @@ run: .venv/run  ## run every notebook, or LESSONS="03 06", and render build/site
 test: style .venv/kaggle/ready  ## all tests, the linter first
 	$(BIN)/python -m pytest
 
-check: style  ## in seconds: style, derived files, and all tests that start no rank
+check: style  ## in a minute: style, derived files, and all tests that start no rank
 	$(BIN)/python scripts/build.py --check
 	$(BIN)/python -m pytest -q -m "quick and not thorough"
 

@@ -54,6 +54,7 @@ SECONDS = 15  # that a mutant should take; it is ended after LIMIT
 LIMIT = 120
 LEAST = {"00": 3, "12": 3}  # mutants of a lesson; all others have five
 KEYS = {"why", "program", "old", "new", "launch", "test", "before"}
+FORMAT = "(the format is at the top of tests/campaigns/mutants.py)"
 
 
 class Mutant(NamedTuple):
@@ -72,6 +73,11 @@ class Mutant(NamedTuple):
     def judge(self) -> str:
         return self.test or f"launch of {self.launch}"
 
+    @property
+    def place(self) -> str:
+        """The file that holds it, and which of its mutants it is."""
+        return f"tests/lessons/mutants/{self.lesson}.toml, “{self.why}”"
+
 
 class Finding(NamedTuple):
     """What became of one mutant."""
@@ -89,30 +95,48 @@ def lessons() -> list[str]:
 def mutants(lesson: str) -> list[Mutant]:
     """The mutants of one lesson. ValueError names the file and what is wrong in it."""
     path = DATA / f"{lesson}.toml"
+    file = path.relative_to(ROOT)
     if not path.exists():
-        raise ValueError(f"{path.relative_to(ROOT)} is not there: every lesson has mutants")
-    rows = tomllib.loads(path.read_text()).get("mutant", [])
+        raise ValueError(f"{file} is not there: every lesson has mutants {FORMAT}")
+    try:
+        rows = tomllib.loads(path.read_text()).get("mutant", [])
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: {error} {FORMAT}") from None
     least = LEAST.get(lesson[:2], 5)
     if len(rows) < least:
-        raise ValueError(f"{path.relative_to(ROOT)}: {len(rows)} mutants, at least {least} wanted")
+        raise ValueError(f"{file}: {len(rows)} mutants, at least {least} wanted {FORMAT}")
     read = []
     for number, row in enumerate(rows, 1):
-        place = f"{path.relative_to(ROOT)}, mutant {number}"
+        place = f"{file}, mutant {number}"
         if not {"why", "program", "old", "new"} <= row.keys() <= KEYS:
-            raise ValueError(f"{place}: it needs why, program, old, new, and launch or test")
+            needed = "it needs why, program, old, new, and launch or test"
+            raise ValueError(f"{place}: {needed} {FORMAT}")
         if ("launch" in row) == ("test" in row):
-            raise ValueError(f"{place}: it names either a launch or a test that must notice it")
+            judges = "it names either a launch or a test that must notice it"
+            raise ValueError(f"{place}: {judges} {FORMAT}")
         row["before"] = tuple(row.get("before", ()))
         read.append(Mutant(lesson, **row))
     return read
+
+
+def readable(names: list[str]) -> tuple[list[Mutant], dict[str, str]]:
+    """The mutants of these lessons; and lesson → what is wrong with its file, where it is."""
+    every: list[Mutant] = []
+    wrong: dict[str, str] = {}
+    for name in names:
+        try:
+            every += mutants(name)
+        except ValueError as error:
+            wrong[name] = str(error)
+    return every, wrong
 
 
 def broken(text: str, mutant: Mutant) -> str:
     """The program with the changed line. ValueError when that line is not there exactly once."""
     times = text.count(mutant.old)
     if times != 1 or "\n" in mutant.old:
-        name = f"tests/lessons/mutants/{mutant.lesson}.toml, {mutant.why}"
-        raise ValueError(f"{name}: “{mutant.old}” occurs {times} times in {mutant.program}")
+        problem = f"“{mutant.old}” occurs {times} times in {mutant.program}"
+        raise ValueError(f"{mutant.place}: {problem}, not once and in one line")
     return text.replace(mutant.old, mutant.new)
 
 
@@ -181,8 +205,11 @@ def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, s
         else:
             cells.append(cell.source)
     if not (folder / mutant.program).exists():
-        raise ValueError(f"{mutant.lesson} does not write {mutant.program}")
-    chosen = part(cells, mutant.launch, mutant.before)
+        raise ValueError(f"{mutant.place}: the lesson does not write {mutant.program}")
+    try:
+        chosen = part(cells, mutant.launch, mutant.before)
+    except ValueError as error:
+        raise ValueError(f"{mutant.place}: {error}") from None
     following = [*chosen[1:], ""]
     settings = fork(folder)
     forked = []
@@ -204,7 +231,7 @@ def by_test(mutant: Mutant, folder: Path) -> tuple[int, str]:
         (folder / name).symlink_to(ROOT / name)
     paths = list((folder / "scripts" / "lessons").glob(f"*/{mutant.program}"))
     if not paths:
-        raise ValueError(f"no room holds {mutant.program}")
+        raise ValueError(f"{mutant.place}: no room holds {mutant.program}")
     paths[0].write_text(broken(paths[0].read_text(), mutant))
     node = f"tests/lessons/{mutant.test}"
     pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", node]
@@ -225,21 +252,29 @@ def verdict(code: int, text: str) -> str:
 def trial(mutant: Mutant) -> Finding:
     """Break it once, and look who notices."""
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        if mutant.test:
-            code, text = by_test(mutant, Path(folder))
-        else:
-            code, text = by_launch(mutant, Path(folder))
-    return Finding(mutant, verdict(code, text), time.monotonic() - start, text)
+    text = ""
+    try:
+        with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+            if mutant.test:
+                code, text = by_test(mutant, Path(folder))
+            else:
+                code, text = by_launch(mutant, Path(folder))
+        problem = verdict(code, text)
+    except ValueError as error:  # the mutant names what is not there; others are still tried
+        problem = str(error)
+    return Finding(mutant, problem, time.monotonic() - start, text)
 
 
 def sound(mutant: Mutant) -> str:
     """ "" when the same launch or test is green with the program as it is; else what it says."""
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        if mutant.test:
-            code, text = by_test(mutant._replace(new=mutant.old), Path(folder))
-        else:
-            code, text = by_launch(mutant, Path(folder), whole=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+            if mutant.test:
+                code, text = by_test(mutant._replace(new=mutant.old), Path(folder))
+            else:
+                code, text = by_launch(mutant, Path(folder), whole=True)
+    except ValueError:  # a mistake in the mutant, which its trial tells
+        return ""
     if code == 0 and not REJECTED.search(text):
         return ""
     return f"{mutant.judge} is red without any mutant:\n{text[-3000:]}"
@@ -259,7 +294,7 @@ def fingerprint(lesson: str) -> str:
     code = [cell.source for cell in source.cells if cell.cell_type == "code"]
     code.append(json.dumps(about(source).get("quick", {})))
     paths = [DATA / f"{lesson}.toml"]
-    paths += sorted((ROOT / "scripts" / "lessons" / lesson).iterdir())
+    paths += sorted((ROOT / "scripts" / "lessons" / lesson).glob("*"))  # a new one has no room
     paths += sorted((ROOT / "scripts" / "lessons" / "common").iterdir())
     paths += sorted((ROOT / "tests" / "lessons").glob(f"test_{lesson[:2]}_*.py"))
     paths += sorted((ROOT / "tests" / "lessons").glob("test_common_*.py"))
@@ -278,7 +313,7 @@ def changed() -> list[str]:
 
 def chosen(more: int = 5) -> list[Mutant]:
     """Those of changed lessons, and five more: which ones, the hash of all sources decides."""
-    every = [mutant for lesson in lessons() for mutant in mutants(lesson)]
+    every, _ = readable(lessons())
     new = set(changed())
     first = [mutant for mutant in every if mutant.lesson in new]
     rest = [mutant for mutant in every if mutant.lesson not in new]
@@ -315,7 +350,9 @@ def main() -> int:
     parser.add_argument("--green", action="store_true", help="note which lessons were all green")
     args = parser.parse_args()
     names = [name for name in lessons() if not args.lessons or name[:2] in args.lessons]
-    every = [mutant for name in names for mutant in mutants(name)]
+    every, wrong = readable(names)
+    for problem in wrong.values():
+        print(problem)
     judges = {(mutant.lesson, mutant.judge): mutant for mutant in every}
     with ThreadPoolExecutor(2) as pool:
         states = dict(zip(judges, pool.map(sound, judges.values()), strict=True))
@@ -325,12 +362,12 @@ def main() -> int:
     for finding in trials(every):
         findings.append(finding)
         print(table([finding]), flush=True)
-        if finding.problem:
+        if finding.problem and finding.text:
             print("    " + "\n    ".join(finding.text.splitlines()[-15:]))
     missed = [finding for finding in findings if finding.problem]
     slow = sum(finding.seconds > SECONDS for finding in findings)
     print(f"\n{len(findings)} mutants, {len(missed)} not noticed, {slow} over {SECONDS} s")
-    red = {lesson for (lesson, _), state in states.items() if state}
+    red = {lesson for (lesson, _), state in states.items() if state} | wrong.keys()
     if args.green:
         bad = red | {finding.mutant.lesson for finding in missed}
         green = json.loads(GREEN.read_text()) if GREEN.exists() else {}

@@ -22,20 +22,39 @@ def test_a_program_that_computes_something_else_is_noticed(mutant: Mutant, findi
     assert not finding.problem, finding.text[-3000:]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("lesson", mutants.lessons())
 def test_every_mutant_changes_one_line_that_is_there(lesson: str) -> None:
-    course = mutants.Course(mutants.ROOT)
     for mutant in mutants.mutants(lesson):
-        text = course.program(mutant.program, True, lesson)
+        text = mutants.the_course().program(mutant.program, True, mutant.place)
         changed = mutants.broken(text, mutant)
         pairs = zip(text.split("\n"), changed.split("\n"), strict=True)
         assert sum(old != new for old, new in pairs) == 1, mutant.why
 
 
-def test_a_lesson_without_mutants_is_refused(tmp_path, monkeypatch) -> None:
+@pytest.mark.quick
+def test_a_lesson_without_mutants_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(mutants, "DATA", mutants.DATA / "nowhere")
-    with pytest.raises(ValueError, match="every lesson has mutants"):
+    with pytest.raises(ValueError, match=r"every lesson has mutants \(the format is at"):
         mutants.mutants("02_autograd")
+    assert mutants.chosen() == []  # and the tests of other lessons are still collected
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"launch": "pass", "test": ""}, "no cell launches pass.py"),
+        ({"launch": "pass", "test": "", "program": "pass.py"}, "the lesson does not write pass.py"),
+        ({"launch": "", "test": "x", "program": "pass.py"}, "no room holds pass.py"),
+        ({"launch": "pass", "test": "", "old": "a\nb"}, "“a\nb” occurs 0 times in"),
+    ],
+)
+def test_a_mutant_of_what_is_not_there_says_where_it_is_written(wrong: dict, problem: str) -> None:
+    mutant = mutants.mutants("05_collectives")[0]._replace(**wrong)
+    place = f"tests/lessons/mutants/05_collectives.toml, “{mutant.why}”: "
+    assert mutants.trial(mutant).problem.startswith(place + problem)
+    assert mutants.sound(mutant) == ""
 
 
 def test_a_line_that_is_not_there_once_is_refused() -> None:

@@ -46,6 +46,7 @@ RUNNER = ROOT / "tests" / "programs" / "answers_in_turn.py"
 COURSE = Course(ROOT)
 LIMIT = 600  # seconds for one lesson
 KEYS = {"exercise", "why", "code", "right", "program"}
+FORMAT = "(the format is at the top of tests/lessons/answers.py)"
 
 
 class Cell(NamedTuple):
@@ -78,15 +79,19 @@ def source(lesson: str) -> Path:
 def data(lesson: str) -> dict[str, list[dict]]:
     """The answers and verdicts of one lesson. ValueError names the file and what is wrong."""
     path = DATA / f"{lesson}.toml"
+    file = path.relative_to(ROOT)
     if not path.exists():
-        raise ValueError(f"{path.relative_to(ROOT)} is not there: every lesson has answers")
-    read = tomllib.loads(path.read_text())
+        raise ValueError(f"{file} is not there: every lesson has answers {FORMAT}")
+    try:
+        read = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: {error} {FORMAT}") from None
     for number, row in enumerate(read.get("answer", []), 1):
         if not {"exercise", "why", "code"} <= row.keys() <= KEYS:
-            raise ValueError(f"{path.relative_to(ROOT)}, answer {number}: exercise, why and code")
+            raise ValueError(f"{file}, answer {number}: it needs exercise, why and code {FORMAT}")
     for number, row in enumerate(read.get("verdict", []), 1):
         if row.keys() != {"cell", "one", "other"}:
-            raise ValueError(f"{path.relative_to(ROOT)}, verdict {number}: cell, one and other")
+            raise ValueError(f"{file}, verdict {number}: it needs cell, one and other {FORMAT}")
     return {"answer": read.get("answer", []), "verdict": read.get("verdict", [])}
 
 
@@ -342,8 +347,13 @@ def main() -> int:
     chosen = [name for name in lessons() if not sys.argv[1:] or name[:2] in sys.argv[1:]]
     bad = 0
     for lesson in chosen:
-        problems = incomplete(lesson)
-        made = trials(lesson)
+        try:
+            problems = incomplete(lesson)
+            made = trials(lesson)
+        except ValueError as error:
+            print(f"{lesson}: {error}")
+            bad += 1
+            continue
         outcome = judge(lesson)
         counts = {kind: sum(t.judge == kind for t in made) for kind in ("wrong", "right", "one")}
         told = f"{counts['wrong']} wrong answers, {counts['right']} right, {counts['one']} verdicts"

@@ -39,7 +39,8 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
             "names a folder of the machine": re.search(r"/(tmp|home|root|work)/", text),
             "is longer than a screen": len(text.splitlines()) > long,
         }
-        found += [f"cell {number} {what}: {text}" for what, is_so in wrong.items() if is_so]
+        told = f": {text}" if text else ""
+        found += [f"cell {number} {what}{told}" for what, is_so in wrong.items() if is_so]
     return found
 
 
@@ -47,7 +48,10 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
     "path", COMMITTED, ids=lambda path: str(path.relative_to(ROOT / "notebooks"))
 )
 def test_committed_outputs(path: Path) -> None:
-    assert not problems(nbformat.read(path, as_version=4), path.stat().st_size)
+    found = problems(nbformat.read(path, as_version=4), path.stat().st_size)
+    name = path.stem if path.stem == "workshop" else path.stem[:2]
+    remedy = f'run `make outputs LESSONS="{name} solutions/{name}"`'
+    assert not found, "\n".join([*found, f"If its outputs are missing or old: {remedy}"])
 
 
 def processors(notebooks: dict[str, NotebookNode]) -> dict[str, list[str]]:

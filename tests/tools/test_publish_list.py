@@ -114,8 +114,13 @@ def complaint(root: Path, built: bool = True) -> str:
 
 def test_the_real_list_has_every_notebook_once():
     listed = [kernel["code_file"] for kernel in publish_list.load(ROOT)["kernels"]]
-    there = [path.relative_to(ROOT).as_posix() for path in (ROOT / "notebooks").rglob("*.ipynb")]
-    assert sorted(listed) == sorted(name for name in there if ".ipynb_checkpoints" not in name)
+    paths = [*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "notebooks/solutions").glob("*.ipynb")]
+    there = [path.relative_to(ROOT).as_posix() for path in paths]
+    missing = " and ".join(sorted(set(there) - set(listed)))
+    assert not missing, f"{publish_list.NAME}: list {missing}"
+    gone = " and ".join(sorted(set(listed) - set(there)))
+    assert not gone, f"{publish_list.NAME}: remove {gone}, or run `make build`"
+    assert len(listed) == len(set(listed))
 
 
 def test_a_kernel_has_the_defaults_and_what_it_sets_itself(root: Path):
