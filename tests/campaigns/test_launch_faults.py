@@ -21,6 +21,7 @@ from nbformat.v4 import new_code_cell
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = re.compile(r"^!torchrun .*?(\w+)\.py\b.*$")
+READS = re.compile(r"\b(?:result|failure)\(\"|\blaunches\[")
 HANGS = "hangs on rank 1"
 # Seconds for a cell, with a program that hangs and without: all else ends long before.
 LIMITS = {True: 20, False: 40}
@@ -217,6 +218,15 @@ def test_every_fault_has_its_turn() -> None:
     met = {fault for commits in range(len(matrix())) for fault in chosen(commits)}
     assert met == {fault for fault in matrix() if fault.path.stem != "workshop"}
     assert {fault.kind for fault in met} == set(SAYS)
+
+
+@pytest.mark.quick
+def test_no_cell_reads_a_launch_that_is_left_out(tmp_path: Path) -> None:
+    for fault in matrix():
+        *prepared, _, _ = code_cells(nbformat.read(write(fault, tmp_path), as_version=4))
+        written = [cell for cell in prepared if not cell.source.startswith("%%writefile")]
+        reads = [cell.source for cell in written if READS.search(cell.source)]
+        assert not reads, f"{fault.path.stem}, {fault.name}: {reads}"
 
 
 def main() -> int:

@@ -100,3 +100,12 @@ def test_the_part_of_a_notebook_is_what_the_launch_rests_on() -> None:
     assert mutants.part(cells, "c", ("b",)) == [cells[0], cells[2], cells[5], *cells[8:]]
     with pytest.raises(ValueError, match=r"no cell launches d\.py"):
         mutants.part(cells, "d")
+
+
+@pytest.mark.quick
+def test_a_launch_that_reads_pictures_rests_on_the_cell_that_makes_them() -> None:
+    made = "!torchrun --nproc-per-node=1 cifar10.py"
+    for program, needs in [("indices", [made]), ("ddp", [made]), ("hello", [])]:
+        launched = [f"!torchrun --nproc-per-node=2 {program}.py", f'result("{program}")']
+        cells = ["from launch import result", made, *launched]
+        assert mutants.part(cells, program) == [cells[0], *needs, *launched]
