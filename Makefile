@@ -17,6 +17,7 @@ test: style .venv/kaggle/ready  ## all tests, the linter first
 
 check: style  ## in a minute: style, derived files, and all tests that start no rank
 	$(BIN)/python scripts/build.py --check
+	$(BIN)/python scripts/build_minutes.py
 	$(BIN)/python -m pytest -q -m "quick and not thorough"
 
 style: .venv/test
@@ -53,6 +54,7 @@ build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons
 
 outputs: build  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
 	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
+	$(BIN)/python scripts/build.py  # the lessons' minutes count what their launches took
 
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
 	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(LESSONS)

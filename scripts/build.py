@@ -14,7 +14,7 @@ import publish_list
 import rooms
 from build_checks import check_launches
 from build_course import Course
-from build_fill import add_links, filled_page, filled_tables
+from build_fill import add_head, filled_page, filled_tables
 from build_grammar import WRITE, BuildError, Cells, about, code_cells, demand, own
 from build_lessons import check_lessons
 from build_outputs import NotebookNode, as_text, inherit, notebook
@@ -64,7 +64,7 @@ def derived(course: Course, force: bool = False) -> dict[Path, str]:
         fill_errors(lessons, table)
         for stem, book in notebooks(course, lessons, solved).items():
             path = folder / f"{stem}.ipynb"
-            add_links(course, book, course.name(path))
+            add_head(course, book, course.name(path))
             inherit(book, path, course.name(path), force)
             files[path] = as_text(book)
 

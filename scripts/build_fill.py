@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+import build_minutes
 import publish_list
 from build_course import Course
 from build_grammar import demand
@@ -113,8 +114,8 @@ def measured(course: Course, source: str, place: str) -> str:
     return f"{value:.2f}" if isinstance(value, float) else html.escape(str(value), quote=False)
 
 
-def add_links(course: Course, notebook: NotebookNode, name: str) -> None:
-    """Put badges and the way back to the source under the title.
+def add_head(course: Course, notebook: NotebookNode, name: str) -> None:
+    """Put badges, the way back to the source and the lesson's minutes under the title.
 
     The metadata tell Kaggle and Colab which machine the notebook wants.
     """
@@ -123,6 +124,9 @@ def add_links(course: Course, notebook: NotebookNode, name: str) -> None:
     if title:
         source = publish_list.source(course.listed, name)
         line = f"{publish_list.badges(course.listed, name)} [source · 原始檔]({source})"
+        lesson = course.notebooks / "src" / Path(name).with_suffix(".md").name
+        if lesson in course.sources:
+            line += f"\n\n{build_minutes.head(course, lesson)}"
         first.source = f"{title[0]}\n\n{line}{first.source[title.end() :]}"
         first.id = f"{fingerprint([first])[:12]}-1"
         notebook.metadata.course["built"] = fingerprint(notebook.cells)

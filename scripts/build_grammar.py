@@ -49,7 +49,7 @@ def code_cells(cells: Cells) -> Cells:
 
 
 def about(notebook: NotebookNode) -> dict:
-    """What the course records in a notebook: minutes, needs, quick parameters, its last run."""
+    """What the course records in a notebook: needs, GPU minutes, quick parameters, its last run."""
     return notebook.metadata.get("course", {})
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+import publish_list
 from build_course import Course
 from build_grammar import about, demand, tags
 from build_python import names, parsed
@@ -45,8 +46,31 @@ def check_exercises(course: Course, path: Path) -> None:
     demand(count >= LEAST, course.name(path), f"{count} {exercise}, {remedy}")
 
 
+def check_gpu(course: Course, path: Path) -> None:
+    """A lesson says how many minutes of two GPUs it takes; Kaggle gives it some if it takes any."""
+    place = course.name(path)
+    minutes = about(course.sources[path]).get("gpu_minutes")
+    remedy = "give `gpu_minutes` in the front matter: those of a whole run on Kaggle, or 0."
+    demand(isinstance(minutes, int) and minutes >= 0, place, remedy)
+    for kernel in course.listed["kernels"]:
+        listed = kernel["code_file"] in (
+            f"notebooks/{path.stem}.ipynb",
+            f"notebooks/solutions/{path.stem}.ipynb",
+        )
+        problem = (
+            f"`gpu_minutes` is {minutes}, and {publish_list.NAME} gives {kernel['code_file']} "
+        )
+        problem += "a GPU" if kernel["enable_gpu"] else "no GPU"
+        demand(
+            not listed or kernel["enable_gpu"] == (minutes > 0),
+            place,
+            f"{problem}: correct one of them.",
+        )
+
+
 def check_lessons(course: Course) -> None:
     """Check what no cell can know by itself."""
     for path in course.sources:
         check_quick(course, path)
+        check_gpu(course, path)
         check_exercises(course, path)

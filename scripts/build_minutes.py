@@ -9,13 +9,14 @@ folded cells count nothing, nor does Chinese: a reader reads one of the two lang
 """
 
 import io
+import json
 import re
 import sys
 import tokenize
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-
-import nbformat
 
 from build_course import Course
 from build_grammar import BuildError, Cells, about, own, tags
@@ -116,22 +117,52 @@ def rounded(minutes: float) -> int:
 
 
 def measured(path: Path) -> list[float]:
-    """The seconds of a committed notebook's launches, from the run that its outputs come from."""
-    if not path.exists():
-        return []
-    return about(nbformat.read(path, as_version=4)).get("outputs", {}).get("seconds", [])
+    """The seconds of a committed notebook's launches, from the run that its outputs come from.
+
+    None of a notebook that is not there or damaged: the build says so elsewhere.
+    """
+    with suppress(OSError, ValueError):
+        course = json.loads(path.read_text())["metadata"].get("course", {})
+        return course.get("outputs", {}).get("seconds", [])
+    return []
 
 
+@cache
 def lesson_parts(course: Course, path: Path) -> dict[str, Part]:
     """The parts of one lesson, unsolved, with its launches as they were measured last."""
     seconds = measured(course.notebooks / f"{path.stem}.ipynb")
     return parts(course.lesson(path, solved=False), seconds)
 
 
-def told(found: dict[str, Part]) -> tuple[str, int]:
-    """The minutes of the core, as `45` or, in two periods, `45 + 40`; and those further."""
+def told(course: Course, path: Path) -> tuple[str, int]:
+    """The minutes of a lesson's core, as `45` or, in two periods, `45 + 40`; and those further."""
+    found = lesson_parts(course, path)
     core = [str(rounded(part.minutes)) for name, part in found.items() if name != "further"]
     return " + ".join(core), rounded(found.get("further", Part()).minutes)
+
+
+def head(course: Course, path: Path) -> str:
+    """What a lesson says under its title: how long it takes, and how many of Kaggle's GPU hours."""
+    core, further = told(course, path)
+    english = f"Core {core} minutes"
+    chinese = f"核心 {core} 分鐘"
+    if further:
+        english += f" · further {further} minutes"
+        chinese += f"，延伸 {further} 分鐘"
+    gpu = about(course.sources[path])["gpu_minutes"]
+    if gpu:
+        english += (
+            f". Running every cell on Kaggle takes about {gpu} of your GPU minutes (a guess, not "
+            "measured yet); reading counts, too, while the session is on."
+        )
+        chinese += (
+            f"。在 Kaggle 上跑完全部儲存格，約用掉 {gpu} 分鐘的 GPU 時數（估計值，尚未實測）；"
+            "工作階段開著的時候，閱讀的時間也算。"
+        )
+    else:
+        english += ". No GPU needed."
+        chinese += "。不需要 GPU。"
+    return f"{english}\n\n{chinese}"
 
 
 def main(numbers: list[str]) -> int:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+import build_minutes
 import publish_list
 from build_course import Course
-from build_grammar import Cells, about, demand, own, tags
+from build_grammar import Cells, demand, own, tags
 from build_outputs import identify
 
 ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
@@ -28,16 +29,17 @@ from other people's bug reports.
 下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。都引用自別人的討論串。
 """
 HEAD = [
-    "| lesson | 課程 | minutes · 分鐘 | open · 開啟 | solution · 解答 |",
-    "| --- | --- | --- | --- | --- |",
+    "| lesson | 課程 | core · 核心 | further · 延伸 | open · 開啟 | solution · 解答 |",
+    "| --- | --- | --- | --- | --- | --- |",
 ]
 
 
-def row(course: Course, english: str, chinese: str, minutes: int, stem: str) -> str:
+def row(course: Course, english: str, chinese: str, minutes: tuple[str, int], stem: str) -> str:
     link = f"notebooks/{stem}.ipynb"
     badges = publish_list.badges(course.listed, link, named=True)
     solution = f"[✓](notebooks/solutions/{stem}.ipynb)"
-    return f"| [{english}]({link}) | {chinese} | {minutes} | {badges} | {solution} |"
+    core, further = minutes
+    return f"| [{english}]({link}) | {chinese} | {core} | {further or ''} | {badges} | {solution} |"
 
 
 def titles(course: Course) -> Iterator[tuple[str, str, str]]:
@@ -54,15 +56,13 @@ def titles(course: Course) -> Iterator[tuple[str, str, str]]:
 def lessons_table(course: Course) -> str:
     """The rows of the README's list of lessons."""
     rows = list(HEAD)
-    for (path, source), title in zip(course.sources.items(), titles(course), strict=True):
+    for path, title in zip(course.sources, titles(course), strict=True):
         number, english, chinese = title
-        minutes = about(source).get("minutes")
-        remedy = "give `minutes` in the front matter, above `# 03 · Title · 標題`."
-        demand(minutes, course.name(path), remedy)
+        minutes = build_minutes.told(course, path)
         rows.append(row(course, f"{number} {english}", chinese, minutes, path.stem))
     cells = [cell for source in course.sources.values() for cell in source.cells]
     if any("workshop" in tags(cell) for cell in cells):
-        rows.append(row(course, "The workshop", "九十分鐘的工作坊", 90, "workshop"))
+        rows.append(row(course, "The workshop", "九十分鐘的工作坊", ("90", 0), "workshop"))
     rows.append("")
     rows += [f"[{place}]: {picture}" for place, picture in publish_list.PICTURES.items()]
     return "\n".join(rows) + "\n"

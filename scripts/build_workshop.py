@@ -19,6 +19,7 @@ from build_python import names
 
 TAGS = {"workshop", "class"}
 SOURCE = "notebooks/src/*.md, cells tagged workshop"
+GPU_MINUTES = 6  # of a whole run on Kaggle: a guess, not measured
 
 
 def chosen(cells: Cells) -> Cells:
@@ -130,6 +131,7 @@ def workshop(course: Course, lessons: dict[Path, Cells], solved: bool) -> Notebo
     first = is_code.index(True) if True in is_code else len(cells)
     cells.insert(first, ("workshop", parameters.cell()))
     check_launches(course.programs, cells)
-    built = notebook(cells, SOURCE, {"quick": parameters.quick})
+    course_of = {"quick": parameters.quick, "gpu_minutes": GPU_MINUTES}
+    built = notebook(cells, SOURCE, course_of)
     check_names(built)
     return built

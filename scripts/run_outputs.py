@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 
+from build_launches import launch_of
 from build_outputs import keep_outputs
 from run_files import write
 from run_machine import processor
@@ -40,7 +41,7 @@ def bring_back(run: Run) -> None:
     notebook = nbformat.read(run.path, as_version=4)
     notebook.metadata.setdefault("course", nbformat.NotebookNode())
     ran = nbformat.v4.reads(json.dumps(run.read()))
-    about = machine(run.home, run.busy)
+    about = machine(run.home, run.busy) | {"seconds": launch_seconds(run.begun())}
     kept = keep_outputs(ran, notebook, about)
     # Tracebacks name files: keep the machine's own folders out. Only now is a path in one piece,
     # which may come in two pieces of a stream.
@@ -57,6 +58,12 @@ def bring_back(run: Run) -> None:
         path = ROOT / "assets" / "errors.md"
         write(path, merged(path.read_text() if path.exists() else "", table))
     print(f"{run.name}: outputs of {kept} cells taken")
+
+
+def launch_seconds(cells: list[dict]) -> list[float]:
+    """How long each launch took, in their order; whole tenths of a second."""
+    launches = [cell for cell in cells if launch_of(source(cell))]
+    return [round(cell["metadata"]["papermill"]["duration"], 1) for cell in launches]
 
 
 def budget(cells: list[dict], about: dict) -> str:

@@ -72,7 +72,9 @@ def both(solved: Path, folder: Path) -> Path:
         for section in whole.values():
             cells += strict(section)
         differ = [name for name in whole if sources(whole[name]) != sources(stubs[name])]
-        assert len(differ) >= 2, f"{solved.stem}: {len(differ)} sections to solve, at least 2 wanted"
+        assert len(differ) >= 2, (
+            f"{solved.stem}: {len(differ)} sections to solve, at least 2 wanted"
+        )
         for name in differ:
             for source in sources(stubs[name]):
                 cells.append(new_code_cell(source, metadata={"tags": [UNSOLVED]}))

@@ -14,7 +14,7 @@ LESSON = """\
 ---
 jupyter:
   course:
-    minutes: 5
+    gpu_minutes: 5
     needs: []
     quick:
       STEPS: 1
@@ -92,7 +92,7 @@ SECOND_LESSON = """\
 ---
 jupyter:
   course:
-    minutes: 7
+    gpu_minutes: 0
     needs: ["01"]
 ---
 

@@ -77,9 +77,9 @@ def test_the_readme_lists_the_lessons(course: Small):
     assert [blank, kaggle[:10], colab[:9]] == ["", "[kaggle]: ", "[colab]: "], "pictures, once"
     title = "[The workshop](notebooks/workshop.ipynb)"
     assert [re.sub(r" \| \[!.*?\) \| ", " | ", row) for row in rows] == [
-        f"| [01 First](notebooks/01_first.ipynb) | 第一課 | 5 | {solved('01_first')} |",
-        f"| [02 Second](notebooks/02_second.ipynb) | 第二課 | 7 | {solved('02_second')} |",
-        f"| {title} | 九十分鐘的工作坊 | 90 | {solved('workshop')} |",
+        f"| [01 First](notebooks/01_first.ipynb) | 第一課 | 10 |  | {solved('01_first')} |",
+        f"| [02 Second](notebooks/02_second.ipynb) | 第二課 | 10 |  | {solved('02_second')} |",
+        f"| {title} | 九十分鐘的工作坊 | 90 |  | {solved('workshop')} |",
     ]
     assert links(rows[0]) == elsewhere("01_first", "nvidiaTeslaT4")[:2]
     assert links(rows[1]) == elsewhere("02_second", "none")[:2]

@@ -155,13 +155,25 @@ PAGES = {
     "README.md": {"no table": ("<!-- end -->", "", "it lacks its marked region")},
     "assets/error-texts.md": {"no table": ("<!-- end -->", "", "it lacks its marked region")},
     FIRST: {
-        "no minutes": (
-            "    minutes: 5\n",
+        "no GPU minutes": (
+            "    gpu_minutes: 5\n",
             "",
-            "01_first.md: give `minutes` in the front matter, above `# 03",
+            "01_first.md: give `gpu_minutes` in the front matter: those of a whole run",
+        ),
+        "GPU minutes in words": (
+            "gpu_minutes: 5",
+            "gpu_minutes: five",
+            "01_first.md: give `gpu_minutes` in the front matter: those of a whole run",
         ),
         "no title": ("# 01 · First", "# First", "01_first.md: begin with `# 03 · Title · 標題`."),
         "other number": ("# 01 · F", "# 98 · F", "01_first.md: the heading says 98, the file 01."),
+    },
+    SECOND: {
+        "a GPU that Kaggle does not give": (
+            "gpu_minutes: 0",
+            "gpu_minutes: 3",
+            "`gpu_minutes` is 3, and kaggle-metadata.json gives notebooks/02_second.ipynb no GPU",
+        ),
     },
     LISTED: {"typo in the list": ("enable_gpu", "enable_gpus", "defaults: ")},
 }

@@ -43,8 +43,8 @@ LIVE = "    # BEGIN LIVE\n    total = 0\n    # STUB total = 1\n    # END LIVE\n"
 
 
 def test_a_lesson_shrinks_only_the_parameters_that_it_brings_to_the_workshop(course: Small):
-    quick = "    minutes: 7\n    quick:\n      STEPS: 50\n      SIZE: 3\n"
-    course.replace(SECOND, "    minutes: 7\n", quick)
+    quick = "    gpu_minutes: 0\n    quick:\n      STEPS: 50\n      SIZE: 3\n"
+    course.replace(SECOND, "    gpu_minutes: 0\n", quick)
     assert course.build() == 0
     assert course.notebook("workshop").metadata.course.quick == {"STEPS": 1, "SIZE": 3}
 

@@ -40,7 +40,7 @@ def write(path: Path, text: str) -> None:
     output = new_output("stream", text="a secret of this machine")
     cells = [new_markdown_cell(text), new_code_cell("1 + 1", outputs=[output], execution_count=7)]
     cells += [new_code_cell("2", metadata={"tags": ["parameters"]})]
-    course = {"minutes": 5, "outputs": {"torch": "2.10.0"}}
+    course = {"gpu_minutes": 5, "outputs": {"torch": "2.10.0"}}
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(new_notebook(cells=cells, metadata={"course": course}), path)
 
@@ -126,7 +126,7 @@ def test_a_dry_run_writes_what_would_be_pushed_and_needs_no_credentials(root: Pa
     notebook = nbformat.read(two / "02_two.ipynb", as_version=4)
     nbformat.validate(notebook)
     assert [(c.outputs, c.execution_count) for c in notebook.cells[1:]] == [([], None), ([], None)]
-    assert notebook.metadata.course == {"minutes": 5}
+    assert notebook.metadata.course == {"gpu_minutes": 5}
     assert notebook.metadata.kaggle.accelerator == "nvidiaTeslaT4"
     assert notebook.cells[2].metadata.tags == ["parameters"]
 
