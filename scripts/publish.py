@@ -2,24 +2,29 @@
 
 make kaggle OWNER=name                                # every notebook of kaggle-metadata.json
 make kaggle OWNER=name LESSONS="03 solutions/06"      # those two
-python scripts/publish.py --owner name --dry-run      # only write build/kaggle
+python scripts/publish.py --owner name --dry-run      # write build/kaggle, say the hours
+python scripts/publish.py --owner name --all          # what has not changed, too
 
-Kaggle runs what it gets, as a saved version on two GPUs, and lets an account run few at once. So a
-push that fails does not stop the others, and the last line is the command that tries the failed
-ones again.
+Kaggle runs what it gets, as a saved version, and that uses up GPU hours: so it is said beforehand
+how many, and a notebook that has not changed since its last push from here is left out
+(build/kaggle-pushed.json says what was pushed). An account may run few at once, so a push that
+fails does not stop the others, and the last line is the command that tries the failed ones again.
 """
 
 import argparse
+import hashlib
 import json
 import posixpath
 import re
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from requests import RequestException
 from tqdm import tqdm
 
+import rooms
 from publish_list import NAME, MetadataError, load, notebook_metadata
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,9 +92,51 @@ def prepare(root: Path, kernel: dict, addresses: dict[str, str]) -> Path:
     identity = addresses[kernel["code_file"]].partition("/code/")[2]
     described = {"id": identity} | kernel | {"code_file": path.name}
     del described["slug"]
+    if not kernel["enable_gpu"]:
+        del described["machine_shape"]  # it names two GPUs
     text = json.dumps(described, indent=2) + "\n"
     (folder / "kernel-metadata.json").write_text(text)
     return folder
+
+
+class Pushed:
+    """What was pushed from this clone: a hash of each folder, by the notebook's address."""
+
+    def __init__(self, root: Path):
+        self.path = root / "build" / "kaggle-pushed.json"
+        self.hashes: dict[str, str] = {}
+        with suppress(OSError, ValueError):  # never pushed from here, or spoilt: push all
+            self.hashes = dict(json.loads(self.path.read_text()))
+
+    def same(self, folder: Path) -> bool:
+        """Whether this folder is what was pushed last."""
+        return self.hashes.get(identity(folder)) == contents(folder)
+
+    def add(self, folder: Path) -> None:
+        """Write down at once that a folder has been pushed: whatever comes next may fail."""
+        self.hashes[identity(folder)] = contents(folder)
+        with rooms.load("atomic").replacing(self.path) as file:
+            file.write(json.dumps(self.hashes, indent=1).encode())
+
+
+def identity(folder: Path) -> str:
+    """`owner/slug` of a prepared notebook."""
+    return json.loads((folder / "kernel-metadata.json").read_text())["id"]
+
+
+def contents(folder: Path) -> str:
+    """A hash of all that is pushed."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def gpu_minutes(folder: Path) -> int:
+    """How many minutes of two GPUs a run of a prepared notebook takes, as its lesson guesses."""
+    [path] = folder.glob("*.ipynb")
+    course = json.loads(path.read_text())["metadata"].get("course", {})
+    return course.get("gpu_minutes", 0)
 
 
 def prepare_all(root: Path, listed: dict, owner: str, names: list[str]) -> dict[str, Path]:
@@ -133,7 +180,7 @@ def push(api, folder: Path) -> tuple[str, str]:
     return answer.url, answer.error or without
 
 
-def push_all(api, folders: dict[str, Path]) -> dict[str, str]:
+def push_all(api, folders: dict[str, Path], pushed: Pushed) -> dict[str, str]:
     """Push one after another; what was not pushed, and why."""
     failed = dict.fromkeys(folders, "interrupted")
     silent = not sys.stderr.isatty()
@@ -145,6 +192,7 @@ def push_all(api, folders: dict[str, Path]) -> dict[str, str]:
                 failed[name] = problem
             else:
                 tqdm.write(f"{name}: {place}")
+                pushed.add(folder)
                 del failed[name]
     except KeyboardInterrupt:
         tqdm.write("publish: interrupted")
@@ -159,6 +207,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--owner", default="", help=owner)
     dry = "write build/kaggle and push nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry)
+    again = "push also what has not changed since its last push from here"
+    parser.add_argument("--all", action="store_true", help=again)
     parser.add_argument("--root", type=Path, default=ROOT)
     return parser.parse_args()
 
@@ -179,9 +229,19 @@ def main() -> int:
 
     folders = prepare_all(args.root, listed, owner, args.lessons)
     print(f"{len(folders)} notebooks written to {args.root / 'build' / 'kaggle'}")
-    if args.dry_run:
+    pushed = Pushed(args.root)
+    if not args.all:
+        written = len(folders)
+        folders = {name: path for name, path in folders.items() if not pushed.same(path)}
+        print(
+            f"{written - len(folders)} have not changed since their last push (--all pushes them)"
+        )
+    minutes = sum(map(gpu_minutes, folders.values()))
+    hours = f"about {minutes / 60:.1f} GPU hours ({minutes} minutes, as the lessons guess)"
+    print(f"{len(folders)} to push: running them takes {hours}")
+    if args.dry_run or not folders:
         return 0
-    failed = push_all(log_in(), folders)
+    failed = push_all(log_in(), folders, pushed)
     print(f"{len(folders) - len(failed)} of {len(folders)} notebooks pushed")
     for name, problem in failed.items():
         print(f"  {name}: {problem}")

@@ -174,7 +174,7 @@ def test_what_arrives_field_by_field(root: Path):
     assert machine.items() <= text["metadata"]["kaggle"].items()
     for field in ("isPrivate", "enableGpu", "enableInternet"):
         assert three[field] is False, "false must arrive as false, not be left out"
-    assert not three.get("datasetDataSources")
+    assert not three.get("datasetDataSources") and not three.get("machineShape")
     assert json.loads(three["text"])["metadata"]["kaggle"]["accelerator"] == "none"
 
 
@@ -207,6 +207,36 @@ def test_a_failed_push_in_the_middle_goes_on_and_is_named_at_the_end(root: Path)
     run = beside_kaggle(root, "--owner", "me", *again)
     assert "3 of 3 notebooks pushed" in run.communicate(timeout=120)[0]
     assert run.returncode == 0
+
+
+@needs_namespaces
+def test_only_what_changed_is_pushed_again(root: Path):
+    def pushed(*arguments: str, answers: dict | None = None) -> tuple[list[str], str]:
+        (root / "requests").unlink(missing_ok=True)
+        said = beside_kaggle(root, "--owner", "me", *arguments, answers=answers)
+        text = said.communicate(timeout=120)[0]
+        there = (root / "requests").exists()
+        slugs = (
+            [push["slug"].removeprefix("me/a-course-") for push in arrived(root)] if there else []
+        )
+        return slugs, text
+
+    refused = {"02-two": {"error": "Maximum batch GPU session count of 2 reached."}}
+    everything = ["01-one", "02-two", "02-two-solution", "03-three"]
+    slugs, said = pushed(answers=refused)
+    assert slugs == everything
+    assert "4 to push: running them takes about 0.3 GPU hours (20 minutes, as the lessons" in said
+
+    write(root / "notebooks" / "01_one.ipynb", f"{TEXT}\n\nOne more sentence.")
+    slugs, said = pushed()
+    assert slugs == ["01-one", "02-two"], "the one that changed, and the one that was refused"
+    assert "2 have not changed since their last push (--all pushes them)" in said
+    assert "running them takes about 0.2 GPU hours (10 minutes" in said
+    slugs, said = pushed()
+    assert slugs == [] and "0 to push" in said
+    assert pushed("--all")[0] == everything
+    (root / "build" / "kaggle-pushed.json").write_text("spoilt")
+    assert pushed("03")[0] == ["03-three"]
 
 
 @needs_namespaces
