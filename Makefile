@@ -57,7 +57,7 @@ outputs: build  ## run lessons and solutions one by one (they measure speed), an
 	$(BIN)/python scripts/build.py  # the lessons' minutes count what their launches took
 
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
-	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(LESSONS)
+	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(ALL) $(LESSONS)
 
 lab: .venv/run  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks

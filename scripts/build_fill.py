@@ -13,6 +13,7 @@ import publish_list
 from build_course import Course
 from build_grammar import demand
 from build_outputs import fingerprint
+from build_routes import routes_table
 from build_tables import Errors, lessons_table, titles
 
 CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
@@ -31,16 +32,20 @@ def filled_region(text: str, name: str, table: str, place: str) -> str:
 
 
 def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:
-    """The README with the list of lessons, and the page of error texts with its tables."""
+    """The README with its lists of lessons and routes; the page of error texts with its tables."""
     tables = {
-        "README.md": ("lessons", lessons_table(course)),
-        "assets/error-texts.md": ("errors", errors.table("../notebooks/")),
+        "README.md": {"lessons": lessons_table(course), "routes": routes_table(course)},
+        "assets/error-texts.md": {"errors": errors.table("../notebooks/")},
     }
     pages = {}
-    for place, (name, table) in tables.items():
+    for place, regions in tables.items():
         path = course.root / place
-        if path.exists():
-            pages[path] = filled_region(path.read_text(), name, table, place)
+        if not path.exists():
+            continue
+        text = path.read_text()
+        for name, table in regions.items():
+            text = filled_region(text, name, table, place)
+        pages[path] = text
     return pages
 
 

@@ -196,7 +196,7 @@ def count(number: int) -> int:
     # END SOLUTION
 '''
 TABLE = "<!-- {}: filled by scripts/build.py -->\n<!-- end -->\n\n"
-README = f"# Course · 課程\n\n{TABLE.format('lessons')}The end.\n"
+README = f"# Course · 課程\n\n{TABLE.format('lessons')}{TABLE.format('routes')}The end.\n"
 ERROR_TEXTS = f"# Error texts · 錯誤訊息\n\n{TABLE.format('errors')}"
 SLIDES = """\
 <pre class="code" data-src="alpha.py#loop" id="a">old</pre>
