@@ -14,6 +14,7 @@ import publish_list
 import rooms
 from build_checks import check_launches
 from build_course import Course
+from build_exercises import fill_hand_in, point_out
 from build_fill import add_head, filled_page, filled_tables
 from build_grammar import WRITE, BuildError, Cells, about, code_cells, demand, own
 from build_lessons import check_lessons
@@ -28,8 +29,10 @@ replacing = rooms.load("atomic").replacing
 def read(course: Course, solved: bool) -> dict[Path, Cells]:
     """Every lesson as its cells, which can be run one after another."""
     lessons = {path: course.lesson(path, solved) for path in course.sources}
-    for cells in lessons.values():
+    for path, cells in lessons.items():
         check_launches(course.programs, own(cells))
+        point_out(own(cells))
+        fill_hand_in(course, own(cells), path.stem)
     return lessons
 
 

@@ -28,6 +28,7 @@ class Course:
         paths = sorted((self.notebooks / "src").glob("*.md"))
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
         self.programs = {path.name: path for path in rooms.files(self.lessons)}
+        self.written: dict[str, str] = {}  # a cell as it stands in its lesson, by its place
         self.listed = publish_list.load(root)  # where the notebooks open elsewhere
 
     def name(self, path: Path) -> str:
@@ -45,6 +46,7 @@ class Course:
         for number, written in enumerate(self.sources[path].cells, 1):
             place = f"{self.name(path)}, cell {number}"
             labels = tags(written)
+            self.written[place] = written.source
             if "solution" in labels and not solved:
                 continue
             cell = copy(written)

@@ -20,6 +20,7 @@ SOLUTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 STUB = re.compile(r"(?:#|//) STUB ?")
+HERE = "▼▼▼ your code here"  # what a learner looks for in an unsolved exercise
 STRAY = re.compile(r"(?:#|//) (?:(?:BEGIN|END) (?:SOLUTION|LIVE)|STUB)")
 
 Cells = list[tuple[str, NotebookNode]]  # each with its place in the sources, for messages
@@ -71,7 +72,7 @@ def solve(source: str, solved: bool, place: str, live: bool = False) -> str:
             return "\n".join(solution) + "\n"
         indent = re.match(" *", stub[0])[0]
         size = f"{len(solution)} line{'s' * (len(solution) != 1)}"
-        return "\n".join([f"{indent}{match['mark']} your code here ({size})", *stub]) + "\n"
+        return "\n".join([f"{indent}{match['mark']} {HERE} ({size})", *stub]) + "\n"
 
     built = SOLUTION.sub(region, source).rstrip("\n")
     marks = "BEGIN SOLUTION (or LIVE), STUB and END SOLUTION (or LIVE)"

@@ -13,6 +13,7 @@ from ruff.__main__ import find_ruff_bin
 
 from build_checks import check_launches
 from build_course import Course
+from build_exercises import fill_hand_in, point_out
 from build_grammar import WRITE, Cells, about, demand, tags
 from build_outputs import notebook
 from build_python import names
@@ -131,6 +132,8 @@ def workshop(course: Course, lessons: dict[Path, Cells], solved: bool) -> Notebo
     first = is_code.index(True) if True in is_code else len(cells)
     cells.insert(first, ("workshop", parameters.cell()))
     check_launches(course.programs, cells)
+    point_out(cells)
+    fill_hand_in(course, cells, "workshop", numbered=False)
     course_of = {"quick": parameters.quick, "gpu_minutes": GPU_MINUTES}
     built = notebook(cells, SOURCE, course_of)
     check_names(built)

@@ -124,7 +124,7 @@ def test_the_handout_finds_a_rank_whose_torchrun_is_gone(tmp_path: Path) -> None
 def test_at_most_three_lines_are_typed_at_a_time() -> None:
     counts = {}
     for cell in WORKSHOP.cells:
-        typed = re.findall(r"# your code here \((\d+) lines?\)", cell.source)
+        typed = re.findall(r"# ▼▼▼ your code here \((\d+) lines?\)", cell.source)
         if typed:
             counts[cell.source.split()[1]] = sum(map(int, typed))
     assert counts == {"single.py": 3, "average.py": 3, "ddp.py": 3}

@@ -90,12 +90,12 @@ def test_the_diff_is_computed_and_follows_the_programs(course: Small):
 def test_solutions_and_stubs(course: Small):
     stub = course.code()
     solution = course.code("solutions/01_first")
-    assert stub[-1].startswith("# your code here (1 line)\nguess = 0\nprint(")
+    assert stub[-1].startswith("# ▼▼▼ your code here (1 line)\nguess = 0\nprint(")
     assert "guess = 6 * 7" not in "\n".join(stub)
     assert solution[-2].startswith("guess = 6 * 7\nprint(")
     assert solution[-1] == "assert guess == 42"
     head = "def count(number: int) -> int:\n"
-    open_lines = f"{head}    # your code here (3 lines)\n    return 0"
+    open_lines = f"{head}    # ▼▼▼ your code here (3 lines)\n    return 0"
     whole_lines = f"{head}    half = number / 2\n\n    return int(2 * half)"
     assert any(text.endswith(open_lines) for text in stub)
     assert any(text.endswith(whole_lines) for text in solution)

@@ -73,7 +73,7 @@ def test_a_stub_in_error_is_refused_in_every_kind(course: Small, capsys):
     refused(course, capsys, f"{path}: g++ refuses it:\n<stdin>:2:11: error: expected primary")
     course.replace(path, "two = ;", "two = 0;")
     assert course.build() == 0
-    assert "%%writefile more.cpp\n// your code here (1 line)\nint two = 0;" in course.code()
+    assert "%%writefile more.cpp\n// ▼▼▼ your code here (1 line)\nint two = 0;" in course.code()
     assert "%%writefile more.cpp\nint two = 2;" in course.code("solutions/01_first")
 
 

@@ -52,7 +52,7 @@ def test_a_lesson_shrinks_only_the_parameters_that_it_brings_to_the_workshop(cou
 def test_a_live_region_is_an_exercise_in_the_workshop_alone(course: Small):
     course.replace(PROGRAM, "    total = 0\n", LIVE)
     assert course.build() == 0
-    stub = "    # your code here (1 line)\n    total = 1\n    for"
+    stub = "    # ▼▼▼ your code here (1 line)\n    total = 1\n    for"
     whole = "    # region loop\n    total = 0\n    for"
     lessons = ["01_first", "02_second", "solutions/01_first", "solutions/02_second"]
     for name in [*lessons, "workshop", "solutions/workshop"]:

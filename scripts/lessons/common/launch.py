@@ -94,7 +94,7 @@ def before(info) -> None:
 
 def after(outcome) -> None:
     """After a cell: if it launched a program, keep how that ended and what it printed."""
-    if isinstance(sys.stdout, Tee):
+    if type(sys.stdout) is Tee:
         tee = sys.stdout
         sys.stdout = tee.stream
         match = LAUNCH.search(outcome.info.raw_cell)
