@@ -15,7 +15,7 @@ from PIL import Image
 from build_grammar import Cells, about, demand, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-COLOURS = 24
+COLOURS = 12
 
 
 def fingerprint(cells: list[NotebookNode]) -> str:

@@ -110,7 +110,7 @@ def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
         (new_output("stream", text="UserWarning: old"), "a warning"),
         (new_output("stream", text="see /tmp/torchelastic_x/log"), "a folder"),
         (new_output("stream", text="line\n" * 21), "a screen"),
-        (new_output("stream", text="Traceback\n" * 61), "a screen"),
+        (new_output("stream", text="Traceback\n" * 65), "a screen"),
         (new_output("stream", text="x" * 300_000), "200 kB"),
     ],
 )
