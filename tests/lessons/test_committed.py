@@ -30,9 +30,8 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
         if cell.cell_type != "code":
             continue
         text = "".join(output.get("text", "") for output in cell.outputs)
-        # What torchrun says of a dead rank does not fit a screen; its length depends on where the
-        # other rank was when its partner died (62 lines in lesson 11).
-        long = 64 if cell.source.startswith("!") and "Traceback" in text else 20
+        # What torchrun says of a dead rank does not fit a screen.
+        long = 60 if cell.source.startswith("!") and "Traceback" in text else 20
         wrong = {
             "was not run": not cell.execution_count,
             "holds an error": any(output.output_type == "error" for output in cell.outputs),
@@ -110,7 +109,7 @@ def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
         (new_output("stream", text="UserWarning: old"), "a warning"),
         (new_output("stream", text="see /tmp/torchelastic_x/log"), "a folder"),
         (new_output("stream", text="line\n" * 21), "a screen"),
-        (new_output("stream", text="Traceback\n" * 65), "a screen"),
+        (new_output("stream", text="Traceback\n" * 61), "a screen"),
         (new_output("stream", text="x" * 300_000), "200 kB"),
     ],
 )

@@ -62,9 +62,10 @@ def written_down() -> list[dict]:
     return [json.loads(line) for line in log.splitlines()]
 
 
-def die(other: Path) -> None:
-    """End this process at the worst moment: another rank has saved, and this one has not."""
-    while not other.exists():
+def die(done: int, place: Place) -> None:
+    """End this process at the worst moment: rank 0 has saved this step, and this rank has not."""
+    other = path_of(FOLDER, done, 0, place.world_size)
+    while place.rank > 0 and not other.exists():
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)  # which no process can catch
 
@@ -96,7 +97,7 @@ def main() -> None:
         if place.rank == 0:
             write_down(done, training.losses[-1], place)
         if first_life and last and done == args.die_at:
-            die(path_of(FOLDER, done, 0, place.world_size))
+            die(done, place)
         if done % args.every == 0:
             save(training.to_save(), path_of(FOLDER, done, place.rank, place.world_size))
             prune(FOLDER, place.rank, place.world_size)
