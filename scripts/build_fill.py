@@ -130,6 +130,9 @@ def add_head(course: Course, notebook: NotebookNode, name: str) -> None:
         source = publish_list.source(course.listed, name)
         line = f"{publish_list.badges(course.listed, name)} [source · 原始檔]({source})"
         lesson = course.notebooks / "src" / Path(name).with_suffix(".md").name
+        if name == "notebooks/workshop.ipynb":  # imported by its badge, it has no file beside it
+            twin = publish_list.source(course.listed, "notebooks/solutions/workshop.ipynb")
+            line += f" [solved, with outputs · 解答與輸出]({twin})"
         if lesson in course.sources:
             line += f"\n\n{build_minutes.head(course, lesson)}"
         first.source = f"{title[0]}\n\n{line}{first.source[title.end() :]}"
