@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import stamps
 from nbformat.v4 import new_code_cell, new_notebook
-from whole import SOLVED, STRICT, TITLES, both, complaints
+from whole import FAULT, SOLVED, STRICT, TITLES, both, complaints, printed
 
 import rooms
 
@@ -114,3 +114,28 @@ def test_a_figures_title_is_printed(tmp_path: Path) -> None:
     kinds = [[output.output_type for output in each.outputs] for each in cells]
     assert kinds == [[], ["stream", "display_data"], ["display_data"]]
     assert cells[1].outputs[0].text == "A figure's title: not yet: two models\n"
+
+
+def test_a_figure_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    look = rooms.program("figures").read_text()
+    drawn = {
+        "good": "figure, ax = plt.subplots()\nax.plot([1, 2], label='loss')\nlegend(figure)",
+        "small": "plt.subplots(figsize=(9, 3));",
+        "small words": "plt.subplots()[1].text(0.5, 0.5, 'tiny', fontsize=9);",
+        "covered": "ax = plt.subplots()[1]\nax.plot([1, 2], label='loss')\nax.legend();",
+        "high": "plt.subplots(figsize=(6.2, 7));",
+    }
+    first = [TITLES.read_text(), f"%%writefile figures.py\n{look}"]
+    first.append("from figures import legend, plt")
+    cells = [new_code_cell(source) for source in [*first, *drawn.values()]]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "figures.ipynb")
+    convert = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
+    inplace = [*convert, "--inplace", "figures.ipynb"]
+    subprocess.run(inplace, check=True, capture_output=True, timeout=120, cwd=tmp_path)
+    ran = nbformat.read(tmp_path / "figures.ipynb", as_version=4).cells[len(first) :]
+    said = dict(zip(drawn, map(printed, ran), strict=True))
+    assert said["good"] == ""
+    assert all(line.startswith(FAULT) for text in said.values() for line in text.splitlines())
+    assert "“0.0” is 5." in said["small"] and "“tiny” is 7." in said["small words"]
+    assert "a legend stands over the data" in said["covered"]
+    assert "7.1 inches high" in said["high"]
