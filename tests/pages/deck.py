@@ -31,11 +31,11 @@ def open_deck(
     return page
 
 
-def addressed(folder: Path) -> Path:
-    """A copy of the deck that knows the class's address."""
-    place = '<code data-address="class">'
+def addressed(folder: Path, address: str = ADDRESS) -> Path:
+    """A copy of the deck with the class's address, whatever the file itself has there."""
     copy = folder / "addressed.html"
-    copy.write_text(SOURCE.replace(f"{place}</code>", f"{place}{ADDRESS}</code>"))
+    place = r'(<code data-address="class">).*?(</code>)'
+    copy.write_text(re.sub(place, rf"\g<1>{address}\g<2>", SOURCE))
     return copy
 
 

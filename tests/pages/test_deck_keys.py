@@ -198,6 +198,27 @@ def test_the_presenter_sees_the_next_step(context: BrowserContext):
     assert numbers.inner_text() == "0 / 4"
 
 
+def test_help_and_editing_from_the_presenters_window(context: BrowserContext):
+    page = open_deck(context, slide=3)
+    view = open_presenter(page)
+    view.keyboard.press("?")
+    assert view.locator("#help").is_visible()
+    assert not page.locator("#help").is_visible()
+    sizes = "parts => parts.map(part => parseFloat(getComputedStyle(part).fontSize))"
+    assert min(view.locator("#help :is(th, td, kbd)").evaluate_all(sizes)) >= 20
+    view.keyboard.press("Escape")
+    assert not view.locator("#help").is_visible()
+    view.keyboard.press("?")
+    view.locator("#help").click()
+    assert not view.locator("#help").is_visible()
+    view.keyboard.press("e")
+    assert page.locator("#banner").is_visible()
+    assert not view.locator("[contenteditable]").count()
+    view.keyboard.press("Escape")
+    assert not page.locator("#banner").is_visible()
+    assert at(page) == 3
+
+
 def colour(page: Page) -> str:
     """Of the middle of the screen."""
     return page.evaluate("""() => {
