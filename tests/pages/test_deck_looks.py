@@ -119,6 +119,14 @@ def test_paper_shows_every_step_of_the_ring(context: BrowserContext):
     assert page.locator("section:visible").count() == 1
 
 
+def test_a_screen_higher_than_16_to_9_is_written_larger(page: Page):
+    size = "text => parseFloat(getComputedStyle(text).fontSize)"
+    text = page.locator(".rows [lang=en]").first
+    for width, height, pixels in [(1024, 576, 20.8), (1024, 768, 24)]:
+        page.set_viewport_size({"width": width, "height": height})
+        assert text.evaluate(size) == pytest.approx(pixels, abs=0.1)
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_one_language_alone_is_written_larger(context: BrowserContext, language: str):
     """Every text but titles and labels, against the same text beside the other language."""
