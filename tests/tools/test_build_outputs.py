@@ -1,11 +1,16 @@
 """Outputs stay in a notebook while nothing changes that they depend on."""
 
+import base64
+import io
+
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_output
+from PIL import Image
 from small_course import FIRST, TOOLBOX, Small, code
 
-from build_outputs import keep_outputs
+from build_outputs import keep_outputs, palette
 
 pytestmark = pytest.mark.quick
 
@@ -78,3 +83,19 @@ def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
     assert [output.output_type for output in kept] == ["stream", "stream", "display_data"]
     assert [output.get("text") for output in kept[:2]] == ["rank 0\nrank 1\n100 %\n", "a"]
     assert "outputs" not in committed.metadata.course  # no machine is known
+
+
+def test_a_kept_picture_keeps_its_colours() -> None:
+    """Many dots of three colours, blended with white at their edges, and few of a fourth."""
+    figure, axes = plt.subplots(2, 4)
+    for ax in axes.flat:
+        for place, colour in enumerate(["#2563eb", "#ea580c", "#8b929e"]):
+            ax.scatter(range(50), [place + n % 3 / 9 for n in range(50)], s=8, color=colour)
+        ax.set_title("drop, in order")
+    axes[0, 0].scatter([5, 10, 15], [3, 3, 3], s=8, color="#216656")
+    png = io.BytesIO()
+    figure.savefig(png, dpi=100)
+    plt.close(figure)
+    kept = palette(base64.b64encode(png.getvalue()).decode())
+    colours = Image.open(io.BytesIO(base64.b64decode(kept))).convert("RGB").getcolors()
+    assert {(0x25, 0x63, 0xEB), (0xEA, 0x58, 0x0C), (0x21, 0x66, 0x56)} <= {c for _, c in colours}
