@@ -86,16 +86,18 @@ def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
 
 
 def test_a_kept_picture_keeps_its_colours() -> None:
-    """Many dots of three colours, blended with white at their edges, and few of a fourth."""
+    """Many dots of three colours, blended with white at their edges, and fewer of a fourth."""
     figure, axes = plt.subplots(2, 4)
     for ax in axes.flat:
         for place, colour in enumerate(["#2563eb", "#ea580c", "#8b929e"]):
             ax.scatter(range(50), [place + n % 3 / 9 for n in range(50)], s=8, color=colour)
         ax.set_title("drop, in order")
-    axes[0, 0].scatter([5, 10, 15], [3, 3, 3], s=8, color="#216656")
+    axes[0, 0].scatter(range(40), [3] * 40, s=8, color="#216656")
     png = io.BytesIO()
     figure.savefig(png, dpi=100)
     plt.close(figure)
     kept = palette(base64.b64encode(png.getvalue()).decode())
     colours = Image.open(io.BytesIO(base64.b64decode(kept))).convert("RGB").getcolors()
-    assert {(0x25, 0x63, 0xEB), (0xEA, 0x58, 0x0C), (0x21, 0x66, 0x56)} <= {c for _, c in colours}
+    for drawn in [(0x25, 0x63, 0xEB), (0xEA, 0x58, 0x0C), (0x8B, 0x92, 0x9E), (0x21, 0x66, 0x56)]:
+        off = [max(abs(a - b) for a, b in zip(drawn, each, strict=True)) for _, each in colours]
+        assert min(off) < 16, drawn
