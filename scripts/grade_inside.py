@@ -37,7 +37,8 @@ NO_NEW_PRIVILEGES = 38
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/sys")
 SETTINGS_OF_SYSTEM = ("alternatives", "ld.so.cache", "localtime", "nsswitch.conf")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-HOME = Path("/notebook")  # where the notebook begins
+HOME = "/home/student"
+START = "/notebook"  # where the notebook begins, in an empty folder
 
 
 def must(answer: int, what: str) -> None:
@@ -104,14 +105,14 @@ def make_root(root: Path, settings: dict) -> None:
     (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     make_devices(root)
     mount("tmpfs", root / "dev" / "shm", "tmpfs", MS_NOSUID | MS_NODEV, room)
-    for folder in ("proc", "tmp", "old", str(HOME).lstrip("/")):
-        (root / folder).mkdir(parents=True, exist_ok=True)
+    for folder in ("/proc", "/tmp", "/old", HOME, START):
+        (root / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
     mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV)
     for path in settings["shown"]:
         if not (root / path.lstrip("/")).exists():
             show(path, root)
     if settings["data"]:
-        show(settings["data"], root, at=f"{HOME}/data")
+        show(settings["data"], root, at=f"{START}/data")
 
 
 def enter(root: Path) -> None:
@@ -121,7 +122,7 @@ def enter(root: Path) -> None:
     os.chdir("/")
     must(LIBC.umount2(b"/old", MNT_DETACH), "take off the old root")
     Path("/old").rmdir()
-    os.chdir(HOME)
+    os.chdir(START)
 
 
 def give_up_rights() -> None:

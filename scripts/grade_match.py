@@ -15,6 +15,7 @@ ANCHOR = 4  # how many of our lines next to a region tell where it ends, when so
 ALIKE = 0.6  # from here on (of 1) lines count as ours, changed
 KNOWN = 0.3  # share of our lines that a student's cell has at least, to be known as ours
 UNREADABLE = "could not be read"
+CHANGED = "the lines around it were changed: look at them"
 
 
 @dataclass
@@ -22,6 +23,7 @@ class Answer:
     """The regions of one cell as a student filled them."""
 
     regions: list[list[str]] = field(default_factory=list)
+    above: list[str] = field(default_factory=list)  # what the student put above our first line
     head: bool = True  # our lines before the first region are to be put in
     tail: bool = True  # and our lines after the last
     note: str = ""  # what is unusual
@@ -52,12 +54,9 @@ def guess(block: list[str], lines: list[str], start: int) -> int | None:
 
 
 def begin(before: list[str], lines: list[str], start: int, mark: int | None) -> int | None:
-    """The line after ours before a region, which are found whole, or by ▼▼▼, or by their end."""
-    if not before:
-        return start
-    at = find(before, lines, start)
-    if at is not None:
-        return at + len(before)
+    """The line after ours between two regions: after the whole of them, at ▼▼▼, or probably."""
+    if lines[start : start + len(before)] == before:
+        return start + len(before)
     if mark is not None:
         return mark
     at = guess(before[-ANCHOR:], lines, start)
@@ -73,29 +72,41 @@ def end(after: list[str], lines: list[str], start: int, last: bool) -> int | Non
 
 
 def extract(place: Place, text: str) -> Answer:
-    """The regions of a student's cell. A part of it that cannot be told is taken as it is."""
+    """The regions of a student's cell.
+
+    Where the lines ahead of the first one were changed, the student's are taken; and so are those
+    after it in a cell, if ours are not there. A program is not run without ours, which measure it.
+    """
     whole = text.splitlines()
     written = [number for number, line in enumerate(whole) if squeezed(line)]
     lines = solid(whole)
     marks = [at for at, number in enumerate(written) if HERE in whole[number]]
     known = marks if len(marks) == len(place.stubs) else [None] * len(place.stubs)
+    fixed = [solid(part) for part in place.fixed]
     answer = Answer()
-    at = 0
+
+    first = find(fixed[0], lines, 0)
+    if first is None:
+        answer.head = False
+        answer.note = CHANGED
+        at = 0
+    else:
+        answer.above = whole[: written[first]] if first and not place.program else []
+        at = first + len(fixed[0])
     for number, mark in enumerate(known):
-        first = begin(solid(place.fixed[number]), lines, at, mark)
-        final = number == len(known) - 1
-        stop = end(solid(place.fixed[number + 1]), lines, first or 0, final)
-        if first is None or stop is None:
-            if place.program:
-                # A program cannot be run without our lines, which measure what it does.
-                return Answer(list(place.stubs), note=UNREADABLE)
-            answer.head = first is not None
-            answer.tail = stop is not None
-            answer.note = "the lines around it were changed"
-        upper = written[first - 1] + 1 if first else 0
-        lower = written[stop] if stop is not None and stop < len(written) else len(whole)
+        if number:
+            at = begin(fixed[number], lines, at, mark)
+        stop = None if at is None else end(fixed[number + 1], lines, at, number == len(known) - 1)
+        if stop is None and place.program:
+            return Answer(list(place.stubs), note=UNREADABLE)
+        if stop is None:
+            answer.tail = False
+            answer.note = CHANGED
+            stop = len(lines)
+        upper = written[at - 1] + 1 if at else 0
+        lower = written[stop] if stop < len(written) else len(whole)
         answer.regions.append([line for line in whole[upper:lower] if HERE not in line])
-        at = stop or 0
+        at = stop
     return answer
 
 

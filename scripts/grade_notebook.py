@@ -49,7 +49,7 @@ def judging(lines: list[str]) -> int:
 
 def filled(place: Place, answer: Answer, tail: list[str]) -> str:
     """A cell of ours with a student's lines, up to `tail`, our lines after the last of them."""
-    lines = list(place.fixed[0]) if answer.head else []
+    lines = [*answer.above, *(place.fixed[0] if answer.head else [])]
     between = [*place.fixed[1:-1], tail if answer.tail else []]
     for region, following in zip(answer.regions, between, strict=True):
         lines += region + following

@@ -40,7 +40,7 @@ def environment() -> dict[str, str]:
     system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     own = {name: os.environ[name] for name in KEPT if name in os.environ}
     path = f"{python().parent}:{system}"
-    own |= {"PATH": path, "HOME": "/notebook", "USER": "student"}
+    own |= {"PATH": path, "HOME": "/home/student", "USER": "student"}
     return own | {"LANG": "C.UTF-8", "TMPDIR": "/tmp"}
 
 
