@@ -35,7 +35,7 @@ def printed(cell) -> str:
     texts = []
     for output in cell.get("outputs", []):
         if output.output_type == "stream":
-            texts.append(output.text)
+            texts.append(output.text[-2 * LETTERS :])
         elif output.output_type == "error":
             texts.append("\n".join(output.traceback))
     return COLOUR.sub("", "\n".join(text.rstrip("\n") for text in texts))

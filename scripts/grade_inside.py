@@ -10,6 +10,7 @@ beside the notebook, or "", and `megabytes`, the room for files. FOLDER, empty, 
 import ctypes
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -138,7 +139,7 @@ def main() -> int:
     root = Path(sys.argv[1])
     settings = json.loads(sys.argv[2])
     loopback()
-    Path("/proc/sys/kernel/hostname").write_text("localhost")
+    socket.sethostname("localhost")
     make_root(root, settings)
     enter(root)
     give_up_rights()

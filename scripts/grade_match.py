@@ -4,6 +4,7 @@ Students change lines that are not theirs, too; Kaggle may drop the ids of cells
 by its id or by our lines in it, and a region is what is between our lines before and after it.
 """
 
+import re
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
@@ -32,6 +33,12 @@ class Answer:
 def solid(lines: list[str]) -> list[str]:
     """What lines say, without their indentation; empty ones are left out."""
     return [text for text in map(squeezed, lines) if text]
+
+
+def trimmed(lines: list[str]) -> list[str]:
+    """The lines of a region without ▼▼▼, and without empty ones above and below."""
+    kept = "\n".join(line for line in lines if HERE not in line)
+    return re.sub(r"\A(?:[ \t]*\n)+|\s+\Z", "", kept).split("\n")
 
 
 def find(block: list[str], lines: list[str], start: int, last: bool = False) -> int | None:
@@ -105,7 +112,7 @@ def extract(place: Place, text: str) -> Answer:
             stop = len(lines)
         upper = written[at - 1] + 1 if at else 0
         lower = written[stop] if stop < len(written) else len(whole)
-        answer.regions.append([line for line in whole[upper:lower] if HERE not in line])
+        answer.regions.append(trimmed(whole[upper:lower]))
         at = stop
     return answer
 

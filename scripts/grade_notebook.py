@@ -78,7 +78,7 @@ def steps(lesson: Lesson, answers: dict[int, Answer]) -> list[Step]:
         if "parameters" in tags(cell):
             small = [f"{name} = {value!r}" for name, value in lesson.quick.items()]
             made.append(Step("\n".join(small), number))
-    return [step for step in made if step.code]
+    return [step for step in made if step.code.strip()]
 
 
 def head(step: Step) -> str:

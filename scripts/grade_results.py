@@ -87,7 +87,7 @@ class Results:
         self.rows: dict[str, Row] = {}  # by file
         self.lock = threading.Lock()
         self.known: dict[str, Row] = {}  # of earlier runs
-        with suppress(OSError, ValueError, TypeError):  # none yet, or not of this version
+        with suppress(OSError, ValueError, TypeError, LookupError):  # none yet, or not of this version
             rows = json.loads((folder / "grades.json").read_text())
             self.known = {each["file"]: Row(**each) for each in rows}
 
@@ -105,6 +105,7 @@ class Results:
             self.write()
 
     def write(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
         rows = sorted(self.rows.values(), key=lambda each: (each.lesson, each.student, each.file))
         # What was graded earlier stays known while this run has not come to it.
         kept = self.known | self.rows

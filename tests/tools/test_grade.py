@@ -89,7 +89,8 @@ def double(n):
 
 ```python
 for number in (1, 2):
-    print(f"twice {number}:", double(number), "✓" if double(number) == number + number else "✗ not yet")
+    right = double(number) == number + number
+    print(f"twice {number}:", double(number), "✓" if right else "✗ not yet")
 ```
 
 ## Later · 之後
@@ -207,7 +208,7 @@ class Class:
         sources = {}
         for cell in notebook["cells"]:
             sources[cell["id"]] = "".join(cell["source"])
-        for old, new in texts.items():
+        for old in texts:
             assert sum(old in f"{source}\n" for source in sources.values()) == 1, old
         for cell in notebook["cells"]:
             source = sources[cell["id"]] + "\n"
@@ -286,7 +287,9 @@ def own_tail(notebook: dict) -> None:
         source = cell["source"]
         if "guess = 42" in source:
             source = "factor = 5 + 1  # six\nguess = 42\nprint('✓ I say')"
-        cell["source"] = source.replace("def double(n):\n    # ▼▼▼", "def double(n: int):\n    # ▼▼▼")
+        cell["source"] = source.replace(
+            "def double(n):\n    # ▼▼▼", "def double(n: int):\n    # ▼▼▼"
+        )
 
 
 @pytest.fixture(scope="module")
