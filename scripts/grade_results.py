@@ -87,7 +87,9 @@ class Results:
         self.rows: dict[str, Row] = {}  # by file
         self.lock = threading.Lock()
         self.known: dict[str, Row] = {}  # of earlier runs
-        with suppress(OSError, ValueError, TypeError, LookupError):  # none yet, or not of this version
+        with suppress(
+            OSError, ValueError, TypeError, LookupError
+        ):  # none yet, or not of this version
             rows = json.loads((folder / "grades.json").read_text())
             self.known = {each["file"]: Row(**each) for each in rows}
 

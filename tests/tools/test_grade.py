@@ -318,7 +318,9 @@ def graded(lesson, listener: socket.socket, tmp_path_factory: pytest.TempPathFac
         "unsolved": {},
         "wrong": only(GUESS, "guess = 43"),
         "prints": only(GUESS, 'guess = 0\nprint("✓")'),
-        "printer": only(GUESS, 'print = lambda *texts, **options: __builtins__.print("✓")'),
+        "printer": only(
+            GUESS, 'old = print\nprint = lambda *texts, **options: old("✓")\nguess = 0'
+        ),
         "builtins": only(
             GUESS,
             "import builtins\nold = print\n"
