@@ -68,7 +68,10 @@ def derived(course: Course, force: bool = False) -> dict[Path, str]:
         for stem, book in notebooks(course, lessons, solved).items():
             path = folder / f"{stem}.ipynb"
             add_head(course, book, course.name(path))
-            inherit(book, path, course.name(path), force)
+            if (
+                path != course.notebooks / "workshop.ipynb"
+            ):  # its answers would be under its questions
+                inherit(book, path, course.name(path), force)
             files[path] = as_text(book)
 
     assets = course.root / "assets"

@@ -15,7 +15,7 @@ from PIL import Image
 from build_grammar import Cells, about, demand, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-COLOURS = 32
+COLOURS = 12
 
 
 def fingerprint(cells: list[NotebookNode]) -> str:
@@ -83,7 +83,7 @@ def clean(output: NotebookNode) -> None:
 def palette(png: str) -> str:
     """The same picture with few colours: a fifth of the bytes, and readers hardly see it."""
     image = Image.open(io.BytesIO(base64.b64decode(png)))
-    if image.mode == "P":
+    if image.mode == "P" and len(image.getcolors()) <= COLOURS:
         return png
     small = io.BytesIO()
     image.convert("RGB").quantize(COLOURS).save(small, "PNG", optimize=True)

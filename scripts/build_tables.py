@@ -23,8 +23,8 @@ fits (in the second table, too), take that one; otherwise read further up in you
 列；沒有的話，往訊息的更上面找。
 """
 QUOTED = """
-These were not produced here: they take GPUs, old versions or other libraries. They are quoted \
-from other people's bug reports.
+These messages were not produced here, because they need GPUs, old versions or other libraries. \
+They are quoted from other people's bug reports.
 
 下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。都引用自別人的討論串。
 """

@@ -98,6 +98,7 @@ def defined(code: ast.AST) -> set[str]:
 def changed(code: ast.AST) -> set[str]:
     """The names whose value a cell changes: `n += 1`, `rows[2] = x`, `rows.append(x)`."""
     names = set()
+    seen = set(shared(code))
     for node in ast.walk(code):
         target = None
         if isinstance(node, ast.AugAssign):
@@ -108,7 +109,7 @@ def changed(code: ast.AST) -> set[str]:
             target = node.func.value if node.func.attr in CHANGING else None
         while isinstance(target, (ast.Subscript, ast.Attribute)):
             target = target.value
-        if isinstance(target, ast.Name):
+        if isinstance(target, ast.Name) and target in seen:
             names.add(target.id)
     return names
 
@@ -121,7 +122,8 @@ def used(code: ast.AST) -> set[str]:
         lines = stored if isinstance(node.ctx, ast.Store) else loaded
         lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
     early = {name for name, line in loaded.items() if line < stored.get(name, line + 1)}
-    return early | changed(code)
+    begun = {name for name, line in stored.items() if line < loaded.get(name, 0)}  # `rows = []`
+    return early | (changed(code) - begun)
 
 
 class Wanted:

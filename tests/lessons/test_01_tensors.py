@@ -11,8 +11,9 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
-import clock
-from clock import Times, at_once, copies, one_by_one, product, traffic
+import copies
+from clock import Times, at_once, one_by_one, product
+from copies import traffic
 from stack import cpu_kernels
 from tensors import draw, flame, positions
 
@@ -87,6 +88,6 @@ def test_a_copy_within_one_memory_reads_and_writes() -> None:
 
 def test_a_copy_has_two_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 bytes in half a second: 2,000 copied in a second, and 4,000 read or written."""
-    monkeypatch.setattr(clock, "clocked", lambda *_: Times([0.1], [0.5]))
-    speeds = copies(torch.device("cpu"), 1000)
+    monkeypatch.setattr(copies, "clocked", lambda *_: Times([0.1], [0.5]))
+    speeds = copies.copies(torch.device("cpu"), 1000)
     assert speeds == {"host → host": {"copied": 2000, "carried": 4000}}

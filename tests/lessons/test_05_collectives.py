@@ -17,7 +17,7 @@ from child import outcome
 def three(tmp_path_factory) -> list[list[dict]]:
     """What each rank reported in the ring, in our own DDP, and with averaged gradients."""
     folder = tmp_path_factory.mktemp("three")
-    ended = launch(folder, 3, SEVERAL, "ring --elements 1001", "ownddp", "average")
+    ended = launch(folder, 3, SEVERAL, "rings --elements 1001", "ownddp", "average")
     return [ended.reports(str(number), 3) for number in range(3)]
 
 

@@ -18,6 +18,7 @@ import cifar10
 import ddp
 import rooms
 import single
+import toy
 from devices import Place, here
 from loader import Pictures, augment, normalise
 from model import ResNet
@@ -79,6 +80,7 @@ def launches(work) -> dict[str, Launch]:
         "two": (2, [SEVERAL, *EVERYWHERE, *ON_TWO]),
         "three": (3, [SEVERAL, *EVERYWHERE, f"ddp {TRAIN}"]),
         "ddp": (2, [str(rooms.program("ddp")), *TRAIN.split()]),
+        "convert": (4, [str(rooms.program("convert"))]),
     }
     for number in range(10):
         asked[f"raises {number}"] = RAISES
@@ -247,6 +249,24 @@ def test_ddp_trains_one_model(launches, monkeypatch):
         assert report["correct"] == scores["correct"]
         assert report["count"] == 101
         assert report["test_loss"] == pytest.approx(scores["test_loss"], abs=1e-5)
+
+
+def test_the_converted_script_on_four_ranks_is_one_process_on_whole_batches(launches):
+    ended = launches["convert"]
+    assert ended.code == 0, ended.text
+    reports = ended.reports("convert", 4)
+    steps = zip(*[report["batches"] for report in reports], strict=True)
+    whole = [[row for batch in step for row in batch] for step in steps]
+    assert [len(batch) for batch in whole] == [16] * 12
+    for epoch in toy.by_epoch(whole):
+        assert sorted(epoch) == list(range(64))
+    expected = toy.train_alone(whole)
+    for report in reports:
+        assert report["weights"] == pytest.approx(expected, rel=0, abs=1e-12)
+        assert report["weights"] == reports[0]["weights"], "to the last bit"
+    names = list(toy.network().state_dict())
+    assert [report["saved"] for report in reports] == [[names], [], [], []]
+    assert list(torch.load(ended.folder / "convert.pt", weights_only=True)) == names
 
 
 def test_ddp_refuses_ranks_that_cannot_share_the_batch_equally(launches):

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import launch
 from torch import nn
 from torch._dynamo.backends.distributed import DDPOptimizer
@@ -15,6 +16,7 @@ from torch._dynamo.backends.distributed import DDPOptimizer
 import breaks
 import fusion
 import model
+import rooms
 import speed
 import wrapped
 
@@ -158,6 +160,36 @@ def test_an_if_on_the_norm_compiles_again_until_both_answers_have_a_graph():
     assert counts[3:] == 3 * [counts[-1]], "both answers have a graph"
 
 
+def test_a_log_tells_of_breaks_and_of_what_is_compiled_again(tmp_path, monkeypatch):
+    """Line 4 of those for one's own program; torch reads the variable ahead of our own setting."""
+    monkeypatch.setenv("TORCH_LOGS", "graph_breaks,recompiles")
+    text = launch(tmp_path, 1, str(rooms.program("norms"))).text
+    assert "Graph break in user code" in text and "norm = y.norm().item()" in text
+    assert "Recompiling function" in text and "if norm > 1" in text
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_under_ddp_the_inner_model_may_be_one_whole_graph(dynamic, tmp_path):
+    """Lines 1 and 2, with `fullgraph=True` and several sizes: cut for DDP, and yet not broken."""
+    torch.compiler.reset()
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        backend = speed.Counting("eager")
+        options = {"fullgraph": True, "dynamic": dynamic, "backend": backend}
+        compiled = torch.compile(wrapped.Network(), **options)
+        ddp_model = nn.parallel.DistributedDataParallel(compiled, bucket_cap_mb=1)
+        counts = []
+        for size in (8, 5, 3):
+            ddp_model(torch.randn(size, wrapped.WIDTH)).sum().backward()
+            counts.append(len(backend.graphs))
+        assert counts[0] > 1, "cut where a bucket is full"
+        assert (counts[0] == counts[1]) == (dynamic is True), "another size compiles again"
+        assert counts[2] == counts[1], "with the size as a variable"
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_bucket_below_one_mebibyte_cannot_be_compiled():
     """What the lesson says of `bucket_cap_mb=1`: DDPOptimizer asks it of every DDP model."""
     DDPOptimizer(2**20, speed.Counting("eager"))
@@ -176,5 +208,7 @@ def test_a_compiled_model_saves_other_names_and_the_inner_one_does_not():
     other.load_state_dict(inner.state_dict())
     for name, weight in compiled.state_dict().items():
         assert torch.equal(weight, other.state_dict()[name.removeprefix("_orig_mod.")])
-    inner.compile()
+    assert not isinstance(compiled, model.ResNet)
+    assert inner.compile() is None
+    assert type(inner) is model.ResNet
     assert list(inner.state_dict()) == names, "the method leaves them as they are"

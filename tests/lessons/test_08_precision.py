@@ -17,9 +17,12 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import amp
+import clipping
+import devices
 import dtypes
 import rooms
 import seedset
+import small
 import vanish
 from dtypes import FORMATS, best_dtype, bits, spacing, units
 
@@ -164,39 +167,54 @@ def test_convolutions_may_use_tf32_by_default_and_matrix_products_may_not() -> N
 
 
 STEPS = 24
+BAD = 18
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory) -> list[dict]:
     """What each of two ranks reported of amp.py."""
     folder = tmp_path_factory.mktemp("two")
-    return launch(folder, 2, str(rooms.program("amp")), "--steps", str(STEPS)).reports("amp", 2)
+    options = ["--steps", str(STEPS), "--bad", str(BAD)]
+    return launch(folder, 2, str(rooms.program("amp")), *options).reports("amp", 2)
 
 
-def test_a_gradient_is_clipped_at_its_true_size(two) -> None:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> list[dict]:
+    """What each of two ranks reported of fp32.py."""
+    folder = tmp_path_factory.mktemp("whole")
+    options = ["--steps", str(STEPS)]
+    return launch(folder, 2, str(rooms.program("fp32")), *options).reports("fp32", 2)
+
+
+@pytest.fixture(scope="module")
+def clipped() -> dict[str, dict[str, float]]:
+    """One step in each way, as clipping.py takes them."""
+    ways = {way: clipping.clip(way, CPU) for way in ("fp32", "wrong order", "mended")}
+    adam = {f"Adam, {way}": clipping.clip(way, CPU, adam=True) for way in ("fp32", "wrong order")}
+    return ways | adam
+
+
+def test_a_gradient_is_clipped_at_its_true_size(clipped) -> None:
     """By hand, in float64: unscaled first, fp16 moves the weights as far as fp32 does."""
     model = amp.network(CPU).double()
     x = torch.randn(16, 32).double()
     F.cross_entropy(model(x), torch.arange(16) % 10).backward()
     norm = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm().item()
     assert norm > 0.1
-    for report in two:
-        for way, scale in [("fp32", 1), ("mended", 1), ("wrong order", 1024)]:
-            clipped = report["clipped"][way]
-            assert clipped["norm"] == pytest.approx(scale * norm, rel=0.01)
-            assert clipped["moved"] == pytest.approx(0.1 / scale, rel=0.02)
+    for way, scale in [("fp32", 1), ("mended", 1), ("wrong order", 1024)]:
+        assert clipped[way]["norm"] == pytest.approx(scale * norm, rel=0.01)
+        assert clipped[way]["moved"] == pytest.approx(0.1 / scale, rel=0.02)
 
 
-def test_adam_hides_that_the_order_is_wrong(two) -> None:
+def test_adam_hides_that_the_order_is_wrong(clipped) -> None:
     """Its first step is the learning rate times the sign of each gradient, however it is scaled."""
     model = amp.network(CPU).double()
     x = torch.randn(16, 32).double()
     F.cross_entropy(model(x), torch.arange(16) % 10).backward()
     signs = torch.cat([parameter.grad.sign().flatten() for parameter in model.parameters()])
-    for report in two:
-        for way in ("fp32", "wrong order"):
-            moved = report["clipped"][f"Adam, {way}"]["moved"]
-            assert moved == pytest.approx(0.001 * signs.norm().item(), rel=0.05)
+    for way in ("fp32", "wrong order"):
+        moved = clipped[f"Adam, {way}"]["moved"]
+        assert moved == pytest.approx(0.001 * signs.norm().item(), rel=0.05)
 
 
 def overflows(model: nn.Module, x: torch.Tensor, y: torch.Tensor, scale: float) -> bool:
@@ -245,11 +263,43 @@ def test_training_in_fp16_follows_one_process_in_float64(two) -> None:
 
     assert two[0]["bad"] in skipped
     assert 0 < len(skipped) < STEPS / 2
-    for story in (report["story"] for report in two):
+    for report in two:
+        story = report["story"]
         assert story["scale"] == scales
         assert [step for step, moved in enumerate(story["moved"]) if moved == 0] == skipped
-        weights = torch.tensor(story["weights"], dtype=torch.float64)
+        weights = torch.tensor(report["weights"], dtype=torch.float64)
         assert (weights - amp.weights(right)).norm() < 0.01 * (amp.weights(right) - begin).norm()
+
+
+def test_training_in_fp32_follows_one_process_in_float64(whole) -> None:
+    """Without a number that is too large, and with nothing to scale, no step is skipped."""
+    right = amp.network(CPU).double()
+    begin = amp.weights(right)
+    generators = [torch.Generator().manual_seed(rank) for rank in range(2)]
+    losses: list[list[float]] = [[], []]
+    for _ in range(STEPS):
+        right.zero_grad()
+        for generator, row in zip(generators, losses, strict=True):
+            x = torch.randn(16, 32, generator=generator).double()
+            loss = F.cross_entropy(right(x), torch.randint(10, (16,), generator=generator))
+            row.append(loss.item())
+            (loss / 2).backward()
+        with torch.no_grad():
+            for parameter in right.parameters():
+                parameter -= 0.1 * parameter.grad
+    for report, row in zip(whole, losses, strict=True):
+        assert report["story"]["loss"] == pytest.approx(row, rel=1e-4)
+        assert min(report["story"]["moved"]) > 0
+        weights = torch.tensor(report["weights"], dtype=torch.float64)
+        assert (weights - amp.weights(right)).norm() < 1e-4 * (amp.weights(right) - begin).norm()
+
+
+def test_only_the_last_rank_gets_a_number_that_is_too_large() -> None:
+    for rank in range(2):
+        place = devices.Place(rank, rank, 2, CPU, "gloo")
+        assert small.batch(place, bad=False)[0].abs().max() < 10
+        largest = small.batch(place, bad=True)[0].abs().max().item()
+        assert (largest > torch.finfo(torch.float16).max) == (rank == 1)
 
 
 def test_a_scaled_loss_has_the_gradient_of_the_loss() -> None:

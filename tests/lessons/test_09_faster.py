@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from torch.profiler import ProfilerActivity, profile
 
 import bucket
 import budget
+import wire
 from devices import Place
 from hooks import Overlapping
+from many import Ring
 from tune import CHANGES, pays
+from wire import Wire
 
 ONLY = Place(0, 0, 1, torch.device("cpu"), "gloo")
 
@@ -184,3 +188,48 @@ def test_communication_is_what_the_passes_take_longer_when_ranks_talk() -> None:
 def test_the_line_of_a_message_is_found_again() -> None:
     alpha, beta = bucket.fit([3e-4 + 2e-9 * size for size in bucket.SIZES])
     assert (alpha, beta) == (pytest.approx(3e-4), pytest.approx(2e-9))
+
+
+class Done:
+    """An all-reduce that is over."""
+
+    def wait(self) -> None:
+        pass
+
+
+@pytest.fixture
+def slept(monkeypatch) -> list[float]:
+    """The seconds of each sleep of the wire, which takes no time here."""
+    seconds: list[float] = []
+    monkeypatch.setattr(wire.time, "sleep", seconds.append)
+    return seconds
+
+
+def test_a_message_takes_as_long_as_the_dials_say(slept) -> None:
+    message = torch.ones(250_000)  # 8 million bits
+    future = Wire(ONLY, gbit=2, latency=0.003).send(message, Done())
+    assert future.wait()[0] is message
+    assert sum(slept) == pytest.approx(0.003 + 0.004)
+
+
+def test_the_wire_carries_one_message_at_a_time() -> None:
+    slow = Wire(ONLY, latency=0.05)
+    futures = [slow.send(torch.ones(1), Done()) for _ in range(3)]
+    torch.futures.wait_all(futures)
+    log = sorted(slow.log, key=lambda sent: sent["begin"])
+    assert len(log) == 3
+    assert all(late["begin"] >= early["end"] for early, late in pairwise(log))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_a_ring_sleeps_twice_around_with_a_piece_in_each_round(ranks, slept) -> None:
+    Ring(ranks, ONLY, gbit=1, latency=0.002).transmit(1_000_000)
+    assert slept == pytest.approx([0.002 + 0.008 / ranks] * (2 * ranks - 2))
+
+
+def test_two_messages_at_once_keep_their_own_answers() -> None:
+    line = Wire(ONLY, latency=0.01)
+    messages = [torch.full((2,), float(number)) for number in range(4)]
+    futures = [line.send(message, Done()) for message in messages]
+    answers = [future.wait()[0] for future in futures]
+    assert [answer.tolist() for answer in answers] == [[n, n] for n in (0.0, 1.0, 2.0, 3.0)]

@@ -17,9 +17,9 @@ import torch.distributed as dist
 from ranks import launch_all
 from torch.utils.data import Dataset
 
+import again as killed
 import forget
 import kill
-import resume
 import rooms
 from atomic import replacing
 from checkpoint import CheckpointError, load, newest, path_of, prune, save, usable
@@ -228,13 +228,13 @@ def test_a_launch_takes_up_the_newest_file_to_the_last_bit(
     alone: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    resume.FOLDER.mkdir()
+    killed.FOLDER.mkdir()
     whole = Training(alone, epochs=2)
     for done in whole.steps():
         if done in (8, 16):
-            save(whole.state(), path_of(resume.FOLDER, done, 0, 1))
+            save(whole.state(), path_of(killed.FOLDER, done, 0, 1))
     again = Training(alone, epochs=2)
-    assert resume.take_up(again, alone, dist.group.WORLD) == [[8, 16]]
+    assert killed.take_up(again, alone, dist.group.WORLD) == [[8, 16]]
     assert list(again.steps()) == list(range(17, 41))
     assert again.losses == whole.losses
 

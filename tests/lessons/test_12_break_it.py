@@ -199,7 +199,8 @@ for name, call in calls.items():
         met.append(name)
     except RuntimeError:
         pass
-print(f"rank {rank}:", *met, flush=True)
+# In one piece, so that the other rank's line cannot come in between.
+print(f"rank {rank}: {' '.join(met)}\\n", end="", flush=True)
 dist.barrier()
 """
 

@@ -111,7 +111,9 @@ def test_what_is_only_quoted_is_marked_so(course: Small):
     course["assets/errors-quoted.md"] = head + "| `it burns` | elsewhere |\n"
     course.replace(SECOND, "再來一次。\n", "再來一次。\n\n## Again · 再一次\n")
     assert course.build() == 0
-    ours, mark, theirs = course["assets/error-texts.md"].partition("These were not produced here")
+    ours, mark, theirs = course["assets/error-texts.md"].partition(
+        "These messages were not produced"
+    )
     assert "`it broke`" in ours and "`it burns`" in theirs and "`it burns`" not in ours
     assert mark and "下面這些不是在這裡產生的" in theirs
 

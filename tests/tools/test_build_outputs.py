@@ -44,11 +44,13 @@ def test_stale_outputs_go_from_the_changed_cell_on(
     assert course.build("--check") == 0
 
 
-def test_the_workshop_has_outputs_of_its_own(course: Small):
+def test_the_solved_workshop_has_outputs_of_its_own_and_the_unsolved_none(course: Small):
     course.run("workshop")
+    course.run("solutions/workshop")
     course.replace(FIRST, "UNUSED = 1\n", "UNUSED = 2\n")
     assert course.build() == 0
-    assert all(course.outputs("workshop")) and not any(course.outputs())
+    assert all(course.outputs("solutions/workshop")) and not any(course.outputs())
+    assert not any(course.outputs("workshop")), "answers below the questions of a class"
 
 
 def test_the_cell_that_papermill_injects_is_no_edit_and_its_outputs_are_not_taken(course: Small):

@@ -1,4 +1,4 @@
-"""Every rank runs this whole file, and says its number.
+"""The first program: it says its rank.
 
 Run:  python hello.py
       torchrun --standalone --nproc-per-node=2 hello.py
@@ -20,7 +20,7 @@ def main() -> None:
     args = parser.parse_args()
     place = here()
 
-    # The line and its end are written in one piece, or the lines of two ranks may mix.
+    # A line and its end are written in one piece. In two, they may mix with what others print.
     print(f"rank {place.rank}\n", end="")
     if place.rank == args.stumble:
         raise RuntimeError(f"rank {place.rank} stumbles, on purpose")

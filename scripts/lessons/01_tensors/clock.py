@@ -1,4 +1,4 @@
-"""What costs time? A loop against one call, a call that returns against work done, and copies.
+"""What costs time? A loop against one call, and a call that returns against work done.
 
 Run:  python clock.py
       torchrun --standalone --nproc-per-node=1 clock.py --matrix 1024
@@ -91,35 +91,6 @@ def product(size: int, device: torch.device, repeats: int = 5) -> dict[str, floa
     return times
 
 
-def traffic(source: Tensor, target: Tensor) -> int:
-    """Bytes that a memory, or the road between two, has to carry to copy `source` to `target`."""
-    if source.device == target.device:
-        return source.nbytes + target.nbytes  # read here and written here
-    return source.nbytes  # across the road once
-
-
-def copies(device: torch.device, size: int) -> dict[str, dict[str, float]]:
-    """Bytes a second of copies of `size` bytes, by where they come from and go to.
-
-    `copied` counts each byte of the tensor once, `carried` is the traffic that this makes.
-    """
-    host = torch.zeros(size, dtype=torch.uint8)
-    routes = {"host → host": (host, torch.ones_like(host))}
-    if device.type == "cuda":
-        there = host.to(device)
-        routes["host → GPU"] = (host, there)
-        routes["pinned host → GPU"] = (host.pin_memory(), there)
-        routes["GPU → host"] = (there, torch.ones_like(host))
-        routes["GPU → GPU"] = (there, torch.ones_like(there))
-    speeds = {}
-    for route, (source, target) in routes.items():
-        copy = partial(target.copy_, source, non_blocking=True)
-        times = clocked(copy, device)
-        seconds = median(times.done)
-        speeds[route] = {"copied": size / seconds, "carried": traffic(source, target) / seconds}
-    return speeds
-
-
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -136,8 +107,7 @@ def main() -> None:
     whole = len(times["whole"])
     loop = len(times["loop"])
     print(f"{name}: {whole} sizes at once, {loop} in a loop, the same sums: {times['same']}")
-    speeds = copies(place.device, 64 * 2**20)
-    report("clock", place, sizes=sizes, **times, matmul=matmul, copies=speeds)
+    report("clock", place, sizes=sizes, **times, matmul=matmul)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two ranks, one name: rank 0 writes into its tensor `x`. What does rank 1 find in its own?
+"""Two ranks, one name: rank 0 writes into its tensor `x`. What does rank 1 find in `x`?
 
 Run:  python twins.py
       torchrun --standalone --nproc-per-node=2 twins.py

@@ -30,11 +30,11 @@ class Value:
         return Value(e, ((self, e),), "exp")
 
     def backward(self) -> None:
-        """Add to the `grad` of every number behind this one how fast this one changes with it."""
+        """Tell every number behind this one, in its `grad`, how fast this one changes with it."""
         order = in_order(self)
         for node in order:
             if node.parents:
-                node.grad = 0.0  # only the inputs add up from one call to the next, as in PyTorch
+                node.grad = 0.0  # may be left over from an earlier call
         self.grad += 1.0
         for node in reversed(order):
             for parent, slope in node.parents:

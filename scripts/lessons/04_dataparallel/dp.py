@@ -1,4 +1,4 @@
-"""nn.DataParallel with two GPUs, with one, with none; and what each copy gets, gives and holds.
+"""nn.DataParallel with two GPUs, with one, with none: is it the plain model, and is it faster?
 
 Run:  python dp.py
       torchrun --standalone --nproc-per-node=1 dp.py     # one process for all GPUs
@@ -6,7 +6,7 @@ Run:  python dp.py
 
 import argparse
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from statistics import median
 from typing import NamedTuple
@@ -65,41 +65,6 @@ def stepper(network: nn.Module, batch_size: int, device: torch.device) -> Callab
     return partial(train_step, network, optimizer, x, y)
 
 
-def nbytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
-
-
-def count(copies: int, batch_size: int) -> list[dict[str, int]]:
-    """A step of the course's network, by hand: bytes that go to each copy, come from it, stay."""
-    devices = byhand.places(copies)
-    model = ResNet().to(devices[0])
-    x = torch.randn(batch_size, 3, 32, 32).to(devices[0])
-    y = torch.randint(10, (batch_size,)).to(devices[0])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-    parts = byhand.scatter(x, devices)
-    replicas = byhand.replicate(model, devices)
-    outputs = byhand.parallel_apply(replicas, parts)
-    scores = byhand.gather(outputs, devices[0])
-    loss = nn.functional.cross_entropy(scores, y)
-    for replica, output in zip(replicas, outputs, strict=True):
-        for tensor in [output, *replica.parameters()]:
-            tensor.retain_grad()
-    loss.backward()
-    optimizer.step()
-
-    counts = []
-    for replica, part, output in zip(replicas, parts, outputs, strict=True):
-        sizes = {"weights": nbytes(replica.parameters()), "buffers": nbytes(replica.buffers())}
-        sizes |= {"inputs": part.nbytes, "outputs": output.nbytes}
-        sizes["gradients"] = nbytes(byhand.gradients(replica))
-        sizes["output gradients"] = output.grad.nbytes
-        counts.append(sizes)
-    states = optimizer.state.values()
-    counts[0]["optimizer"] = nbytes(state["momentum_buffer"] for state in states)
-    return counts
-
-
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -108,7 +73,7 @@ def main() -> None:
     args = parser.parse_args()
     place = here()
     gpus = torch.cuda.device_count()
-    ids = [0] if gpus == 1 else [0, 1]  # two are asked for without any GPU, too: will it complain?
+    ids = [0] if gpus == 1 else [0, 1]  # two are asked for without any GPU, too
 
     # The same numbers? Once with the batch cut along its first dimension, once along its second.
     model = Noting().to(place.device, torch.float64)
@@ -143,8 +108,7 @@ def main() -> None:
 
     shapes = [first.calls, second.calls]
     gap = max(first.gap, second.gap)
-    counts = [count(2, 128), count(4, 128)]
-    results = {"shapes": shapes, "gap": gap, "calls": model.calls, "peaks": peaks, "counts": counts}
+    results = {"shapes": shapes, "gap": gap, "calls": model.calls, "peaks": peaks}
     report("dp", place, **used, times=times, **results)
 
 

@@ -1,21 +1,11 @@
 """An all-reduce of our own, in a ring: each rank sends to its right and listens to its left.
 
-Run:  python ring.py                                              # one process
-      torchrun --standalone --nproc-per-node=4 ring.py            # rings of up to four ranks
+rings.py tries it, and ownddp.py uses it.
 """
-
-import argparse
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.elastic.multiprocessing.errors import record
-
-from devices import here, report
-
-LENGTHS = [1, 2, 5, 12, 1001]  # hardly any is a multiple of n, and some are smaller than n
-TIMEOUT = timedelta(seconds=60)
 
 
 def pass_on(
@@ -69,70 +59,3 @@ def ring_all_reduce(
         if states is not None:
             states.append(x.tolist())
     return sent
-
-
-def gap_to_torch(x: Tensor, group: dist.ProcessGroup) -> float:
-    """Largest difference between our sum of x over the group and torch's."""
-    expected = x.clone()
-    dist.all_reduce(expected, group=group)
-    ring_all_reduce(x, group)
-    difference = x - expected
-    return difference.abs().max().item()
-
-
-def try_ring(group: dist.ProcessGroup, elements: int, device: torch.device) -> dict[str, object]:
-    """Try the ring in a group of the first n ranks.
-
-    Returns `states`, the numbers after each step; `gaps` to torch's all-reduce; `sent` and `size`,
-    the bytes that this rank sent for a tensor of so many bytes; `right`: ones have added up to n.
-    """
-    n = dist.get_world_size(group)
-    states = []
-    powers = 10 ** torch.arange(n, device=device)
-    numbers = 2 ** dist.get_rank(group) * powers
-    ring_all_reduce(numbers, group, states)
-
-    gaps = {}
-    for length in LENGTHS:
-        integers = torch.randint(1000, (length,), device=device)
-        fractions = torch.randn(length, device=device)
-        gaps[f"{length} integers"] = gap_to_torch(integers, group)
-        gaps[f"{length} fractions"] = gap_to_torch(fractions, group)
-
-    ones = torch.ones(elements, device=device)
-    size = ones.numel() * ones.element_size()
-    sent = ring_all_reduce(ones, group)
-    right = bool((ones == n).all())
-    return {"states": states, "gaps": gaps, "sent": sent, "size": size, "right": right}
-
-
-@record
-def main() -> None:
-    place = here()
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--elements", type=int, default=1_200_000, help="of the largest tensor")
-    args = parser.parse_args()
-    dist.init_process_group(place.backend, timeout=TIMEOUT, device_id=place.bound)
-    # gloo sends and receives tensors in main memory only.
-    device = place.device if place.backend == "nccl" else torch.device("cpu")
-
-    torch.manual_seed(place.rank)
-    rings = {}
-    for n in range(1, min(place.world_size, 4) + 1):
-        # Every rank makes each group, whether it is a member or not; then the members try it.
-        group = dist.new_group(list(range(n)), timeout=TIMEOUT)
-        if place.rank < n:
-            rings[n] = try_ring(group, args.elements, device)
-        if place.rank == 0:
-            sent = rings[n]["sent"]
-            ratio = sent / rings[n]["size"]
-            worst = max(rings[n]["gaps"].values())
-            cost = f"a rank sends {sent:,} bytes, {ratio:.3f} × the tensor"
-            print(f"ring of {n}: {cost}, gap {worst:.1e}")
-
-    report("ring", place, rings=rings)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

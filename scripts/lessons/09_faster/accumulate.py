@@ -4,6 +4,7 @@ Run:  torchrun --standalone --nproc-per-node=2 accumulate.py
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from statistics import median
@@ -11,49 +12,44 @@ from statistics import median
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report, start
-from hooks import network
 from stopwatch import in_turns
+from wire import Wire, hook, network
 
 ROWS = 16  # in a part
 SETTLE = 2  # rounds that do not count: DDP puts its buckets in order after the first step
 
 
-def counting(calls: list[int], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """What DDP does with a bucket anyway, and a note of its bytes."""
-    calls.append(bucket.buffer().nbytes)
-    return allreduce_hook(None, bucket)
-
-
 class Training:
     """A network under DDP whose optimizer steps once for several parts of a batch.
 
-    `way` is "every part" or "no_sync". `calls`: bytes of each all-reduce of the newest step.
+    `way` is "every part" or "no_sync". The wire's log holds the messages of the newest step.
     """
 
-    def __init__(self, way: str, parts: int, inputs: list[Tensor], place: Place):
+    def __init__(
+        self, way: str, parts: int, inputs: list[Tensor], place: Place, gbit: float = math.inf
+    ):
         self.way = way
         self.parts = parts
         self.inputs: Iterator[Tensor] = iter(inputs)
-        self.calls: list[int] = []
+        self.wire = Wire(place, gbit)
         # If you pass the size yourself, it applies to the first bucket, too, which else has 1 MiB.
         # So with 25 MiB a backward pass sends one message.
         options = {"bucket_cap_mb": 25, "gradient_as_bucket_view": True}
         model = network(place)
         self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         self.ddp_model = DistributedDataParallel(model, **options)
-        self.ddp_model.register_comm_hook(self.calls, counting)
+        self.ddp_model.register_comm_hook(self.wire, hook)
 
     def step(self) -> None:
         """One optimizer step over all parts.
 
         Their gradients add up, so each loss is divided by the number of parts.
         """
-        self.calls.clear()
+        self.wire.log.clear()
         x = next(self.inputs)[: ROWS * self.parts]
         self.optimizer.zero_grad()
         for number, part in enumerate(x.split(ROWS)):
@@ -75,6 +71,7 @@ class Training:
 def main() -> None:
     place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gbit", type=float, default=math.inf, help="a wire; else there is none")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     start(place)
@@ -87,7 +84,8 @@ def main() -> None:
     trainings: dict[str, Training] = {}
     for parts in (4, 8):
         for way in ("every part", "no_sync"):
-            trainings[f"{parts} parts, {way}"] = Training(way, parts, inputs, place)
+            name = f"{parts} parts, {way}"
+            trainings[name] = Training(way, parts, inputs, place, args.gbit)
 
     steps = {name: training.step for name, training in trainings.items()}
     times = in_turns(steps, args.rounds, place.device, settle=SETTLE, before=dist.barrier)
@@ -96,20 +94,21 @@ def main() -> None:
     for name, training in trainings.items():
         usual = trainings[f"{training.parts} parts, every part"]
         gap = (training.weights() - usual.weights()).abs().max().item()
+        sent = [message["bytes"] for message in training.wire.log]
         row = {
             "way": training.way,
             "parts": training.parts,
             "seconds": times[name],
-            "calls": len(training.calls),
-            "bytes": sum(training.calls),
+            "calls": len(sent),
+            "bytes": sum(sent),
             "gap": gap,
         }
         rows.append(row)
         if place.rank == 0:
             mebibytes = row["bytes"] / 2**20
-            sent = f"all-reduces: {row['calls']}, {mebibytes:.1f} MiB"
+            messages = f"all-reduces: {row['calls']}, {mebibytes:.1f} MiB"
             milliseconds = 1000 * median(times[name])
-            print(f"{name:20} {sent:27} {milliseconds:6.1f} ms, off by {gap:.1e}")
+            print(f"{name:20} {messages:27} {milliseconds:6.1f} ms, off by {gap:.1e}")
     report("accumulate", place, rows=rows)
     dist.destroy_process_group()
 

@@ -16,8 +16,9 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report, start
-from hooks import Overlapping, network
+from hooks import Overlapping
 from stopwatch import in_turns
+from wire import network
 
 SIZES = [2**power for power in range(10, 24)]  # bytes: 1 KiB to 8 MiB
 

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import Place, here, report, start
+from devices import here, report, start
+from wire import network
 
 
 class Overlapping(nn.Module):
@@ -87,16 +88,6 @@ class Overlapping(nn.Module):
             work.wait()
         self.works = []
         self.missing = list(self.sizes)
-
-
-def network(place: Place, width: int = 512, depth: int = 8) -> nn.Sequential:
-    """x (N, width) → (N, width); `depth` layers of width² weights, the same start on every rank."""
-    torch.manual_seed(0)
-    layers = []
-    for _ in range(depth):
-        layers.append(nn.Linear(width, width))
-        layers.append(nn.ReLU())
-    return nn.Sequential(*layers[:-1]).to(place.device)
 
 
 @record

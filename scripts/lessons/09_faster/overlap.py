@@ -11,8 +11,9 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import Place, here, report, start
-from hooks import Overlapping, network
+from hooks import Overlapping
 from timeline import Spans, phase, trace
+from wire import network
 
 PHASES = ["forward", "backward", "waiting", "step"]
 

@@ -15,9 +15,9 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report, start
-from hooks import network
 from shared import Shared, hook
 from stopwatch import in_turns
+from wire import network
 
 SIZES = [1, 25]  # MB of float32 numbers
 

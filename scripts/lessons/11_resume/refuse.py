@@ -1,7 +1,6 @@
-"""Files that are no checkpoint, or not the one that is wanted: what torch.load and our load say.
+"""Files that are no checkpoint, or not ours: what torch.load and our load say.
 
-Run:  python refuse.py                                              # one process
-      torchrun --standalone --nproc-per-node=2 refuse.py            # two ranks
+Run:  python refuse.py
 """
 
 import os
@@ -11,19 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
-from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
-from torch.nn.parallel import DistributedDataParallel
 
 from checkpoint import load, reason, save
-from devices import Place, here, report, start
+from devices import here, report
 
 KINDS = ["nothing", "cut short", "one byte", "a zip file", "noise"]
 KINDS += ["other PyTorch file", "code inside"]
 BY = ["torch", "ours"]  # who loads
-ELSEWHERE = f"cuda:{max(7, torch.cuda.device_count())}"  # a GPU that this machine does not have
 
 
 class Trap:
@@ -61,43 +55,9 @@ def doubtful(folder: Path, made: Path) -> dict[str, Path]:
     return paths
 
 
-def names_under_ddp(place: Place) -> tuple[dict[str, list[str]], dict[str, str], str]:
-    """Names in two states of a DDP model; and what a model without DDP says when it loads them.
-
-    The last is the whole message about the names that do not fit.
-    """
-    ddp_model = DistributedDataParallel(nn.Linear(3, 2).to(place.device))
-    model = nn.Linear(3, 2)
-    states = {
-        "ddp_model": ddp_model.state_dict(),
-        "ddp_model.module": ddp_model.module.state_dict(),
-    }
-    names = {saved: list(state) for saved, state in states.items()}
-    loads = {saved: complaint(model.load_state_dict, state) for saved, state in states.items()}
-    renamed = dict(states["ddp_model"])
-    consume_prefix_in_state_dict_if_present(renamed, "module.")
-    loads["prefix removed"] = complaint(model.load_state_dict, renamed)
-    return names, loads, complaint(model.load_state_dict, states["ddp_model"], full=True)
-
-
-def from_elsewhere(path: Path, device: torch.device) -> dict[str, str]:
-    """A file knows the device of each tensor. This one names a GPU that is not here.
-
-    What loading it comes to without `map_location`, and the device that it comes to with it.
-    """
-    torch.serialization.register_package(
-        0, lambda storage: ELSEWHERE, lambda storage, location: None
-    )
-    torch.save(torch.ones(3), path)
-    without = complaint(torch.load, path, weights_only=True)
-    tensor = torch.load(path, weights_only=True, map_location=device)
-    return {"without": without, "with": str(tensor.device)}
-
-
 @record
 def main() -> None:
     place = here()
-    start(place)
     folder = Path(f"doubtful-{place.rank}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -111,23 +71,18 @@ def main() -> None:
         table[wrong] = {"torch": by_torch, "ours": complaint(load, path)}
     first = torch.load(paths["one byte"], weights_only=True)["weights"][0].item()
 
-    # So far the code inside has not run: the folder is not there yet.
+    # Has the code inside run? Asked after loads with weights_only=True, and after one with False.
     code = {"weights_only=True": made.exists()}
-    torch.load(paths["code inside"], weights_only=False)  # only for files that you wrote yourself
+    torch.load(paths["code inside"], weights_only=False)
     code["weights_only=False"] = made.exists()
 
     # Whole messages, for those who look for a piece of theirs.
-    said = {}
+    whole = {}
     for wrong in ("cut short", "code inside"):
-        said[wrong] = complaint(torch.load, paths[wrong], weights_only=True, full=True)
-    names, loads, said["prefix"] = names_under_ddp(place)
-    where = from_elsewhere(folder / "elsewhere.pt", place.device)
-    if place.rank == 0:
-        accepted = [sum(row[by] == "no complaint" for row in table.values()) for by in BY]
-        print(f"{len(table)} files: torch.load accepts {accepted[0]}, our load {accepted[1]}")
-    results = {"table": table, "first": first, "code": code, "said": said}
-    report("refuse", place, **results, names=names, loads=loads, where=where)
-    dist.destroy_process_group()
+        whole[wrong] = complaint(torch.load, paths[wrong], weights_only=True, full=True)
+    accepted = [sum(row[by] == "no complaint" for row in table.values()) for by in BY]
+    print(f"{len(table)} files: torch.load accepts {accepted[0]}, our load {accepted[1]}")
+    report("refuse", place, table=table, first=first, code=code, said=whole)
 
 
 if __name__ == "__main__":

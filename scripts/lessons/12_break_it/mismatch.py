@@ -2,7 +2,7 @@
 
 What is said, and what is computed?
 
-Run:  torchrun --standalone --nproc-per-node=2 mismatch.py
+Run:  torchrun --standalone --nproc-per-node=2 mismatch.py --cases missing order
       torchrun --standalone --nproc-per-node=2 mismatch.py --debug DETAIL
 """
 
@@ -61,6 +61,9 @@ def shapes(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
     return x
 
 
+CASES = {case.__name__: case for case in (missing, collectives, order, dtypes, shapes)}
+
+
 def meeting(case: Callable, place: Place, limit: float) -> dict:
     """What a case says or gives on this rank, and after how many seconds."""
     group = dist.new_group(timeout=timedelta(seconds=limit))
@@ -79,6 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=2, help="seconds to wait in a collective")
     parser.add_argument("--debug", choices=["OFF", "INFO", "DETAIL"], default="OFF")
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     args = parser.parse_args()
     place = here()
     # As set in the shell, before anything is set up.
@@ -88,11 +92,11 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 
     outcomes = {}
-    for case in (missing, collectives, order, dtypes, shapes):
-        outcomes[case.__name__] = meeting(case, place, args.limit)
-        # Each time, since the last case may end the process.
+    for name in args.cases:
+        outcomes[name] = meeting(CASES[name], place, args.limit)
+        # Each time, since shapes may end the process.
         report("mismatch", place, debug=args.debug, told=outcomes)
-        if case != shapes:
+        if name != "shapes":
             dist.barrier()
     dist.destroy_process_group()
 

@@ -1,0 +1,54 @@
+"""A training under DDP, all in fp32.
+
+Run:  torchrun --standalone --nproc-per-node=2 fp32.py --steps 24
+"""
+
+import argparse
+from collections import defaultdict
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from devices import here, report, start
+from small import batch, network, weights
+
+
+@record
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--bad", type=int, default=-1, help="step with a number too large for fp16")
+    args = parser.parse_args()
+    place = here()
+    start(place)
+
+    model = network(place.device)
+    ddp_model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    # Each rank draws batches of its own.
+    torch.manual_seed(place.rank)
+    story = defaultdict(list)
+    for step in range(args.steps):
+        x, y = batch(place, bad=step == args.bad)
+        before = weights(model)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(ddp_model(x), y)
+        loss.backward()
+        optimizer.step()
+        distance = weights(model) - before
+        story["loss"].append(loss.item())
+        story["moved"].append(distance.abs().max().item())
+
+    if place.rank == 0:
+        skipped = story["moved"].count(0)
+        print(f"{args.steps} steps on {place.world_size} ranks, {skipped} of them skipped")
+    report("fp32", place, story=story, bad=args.bad, weights=weights(model).tolist())
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""More ranks than there are: a wire on which every message takes as long as in a ring of n ranks.
+
+Run:  torchrun --standalone --nproc-per-node=2 many.py --ranks 2,4,8
+"""
+
+import argparse
+import time
+from statistics import median
+
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import Place, here, report, start
+from stopwatch import in_turns
+from wire import Training, Wire
+
+
+class Ring(Wire):
+    """The wire as one rank of a ring of `ranks` sees it: piece by piece, round after round."""
+
+    def __init__(self, ranks: int, place: Place, gbit: float, latency: float):
+        super().__init__(place, gbit, latency)
+        self.ranks = ranks
+
+    def transmit(self, size: int) -> None:
+        piece = size / self.ranks
+        for _ in range(2):  # once around to add up, and once more to hand out the sums
+            for _ in range(self.ranks - 1):
+                time.sleep(self.latency + 8 * piece / (1e9 * self.gbit))
+
+
+@record
+def main() -> None:
+    place = here()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", default="2,4,8", help="of the rings, with commas between")
+    parser.add_argument("--buckets", default="25,1", help="MiB in a bucket, with commas between")
+    parser.add_argument("--gbit", type=float, default=1, help="10⁹ bits a second")
+    parser.add_argument("--latency-ms", type=float, default=0.5, help="of each piece")
+    parser.add_argument("--rows", type=int, default=256, help="of one rank in one step")
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    start(place)
+
+    # Two ranks train; the wire is as slow as if there were more.
+    trainings = {}
+    for ranks in args.ranks.split(","):
+        for mb in args.buckets.split(","):
+            wire = Ring(int(ranks), place, args.gbit, args.latency_ms / 1000)
+            trainings[ranks, mb] = Training(float(mb), wire, args.rows, place)
+    steps = {way: training.step for way, training in trainings.items()}
+    in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
+
+    rows = []
+    for (ranks, mb), training in trainings.items():
+        traces = training.traces[-args.rounds :]
+        row = {"ranks": int(ranks), "mb": mb, "messages": len(traces[-1]["bytes"])}
+        row["seconds"] = [trace["step"] for trace in traces]
+        row["bytes"] = sum(traces[-1]["bytes"])
+        rows.append(row)
+        if place.rank == 0:
+            milliseconds = 1000 * median(row["seconds"])
+            print(f"{ranks} ranks, {row['messages']} × all-reduce: {milliseconds:.0f} ms a step")
+    report("many", place, rows=rows)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
