@@ -81,10 +81,8 @@ def make_devices(root: Path) -> None:
     dev = root / "dev"
     for name in ("shm", "pts"):
         (dev / name).mkdir(parents=True)
-    graphics = [path.name for path in Path("/dev").glob("nvidia*")]
-    for name in [*DEVICES, *graphics]:
-        if Path("/dev", name).exists():
-            show(f"/dev/{name}", root, devices=True)
+    for name in DEVICES:
+        show(f"/dev/{name}", root, devices=True)
     for name, target in {"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"}.items():
         (dev / name).symlink_to(f"/proc/self/fd{target}")
     (dev / "ptmx").symlink_to("pts/ptmx")

@@ -10,21 +10,20 @@ import nbformat
 from nbformat import NotebookNode
 
 import rooms
-from build_exercises import is_check
+from build_exercises import judges
 from build_grammar import HERE, SOLUTION, WRITE, about, demand, solve
-from build_lessons import EXERCISE
 
 
 class Place(NamedTuple):
     """A cell in which students write, once or several times: what is ours around these regions."""
 
-    number: int  # of the cell in its notebook
     program: str  # the file that it writes, or ""
     fixed: list[list[str]]  # our lines: before the first region, between two, after the last
     stubs: list[list[str]]  # what is in the regions when nothing was solved, ▼▼▼ first
+    check: list[str]  # our lines below all that, which judge it
 
-    def lines(self) -> list[str]:
-        """The cell as students get it."""
+    def unsolved(self) -> list[str]:
+        """The cell as students get it, without its check."""
         lines = list(self.fixed[0])
         for stub, following in zip(self.stubs, self.fixed[1:], strict=True):
             lines += stub + following
@@ -43,29 +42,25 @@ class Lesson:
         texts = [cell.source for cell in self.cells]
         self.digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
         self.title = title(texts)
+        # Number of a cell that judges → its exercise.
+        self.judges = judges(self.cells, numbered=self.name != "workshop")
+        self.exercises = list(dict.fromkeys(self.judges.values()))
         self.places: dict[int, Place] = {}
         for number, cell in enumerate(self.cells):
             if cell.cell_type == "code" and HERE in cell.source:
-                self.places[number] = place(number, cell.source, known, path.name)
-        # Exercise → numbers of the cells that judge it.
-        self.checks = checks(self.cells, numbered=path.stem != "workshop")
+                where = f"notebooks/{path.name}, cell {number + 1}"
+                self.places[number] = place(cell.source, known, where, number in self.judges)
 
     def exercise(self, number: int) -> str:
         """The exercise that cell `number` belongs to: that of the first check from there on."""
-        places = {cell: name for name, cells in self.checks.items() for cell in cells}
-        following = [cell for cell in places if cell >= number]
-        return places[min(following)] if following else ""
-
-    def last(self) -> int:
-        """The number of the last cell that judges."""
-        return max(cell for cells in self.checks.values() for cell in cells)
+        return next((name for check, name in self.judges.items() if check >= number), "")
 
 
 def title(texts: list[str]) -> str:
     """The first heading of a notebook, given as its cells; "" when it has none."""
     for text in texts:
-        match = re.search(r"^# +(.+)", text, re.MULTILINE)
-        if match and " · " in match[1]:
+        match = re.search(r"^# +(.+ · .+)", text, re.MULTILINE)
+        if match:
             return match[1].strip()
     return ""
 
@@ -77,11 +72,11 @@ def stubs(root: Path) -> list[list[str]]:
     for path in [*sources, *rooms.files(root / "scripts" / "lessons")]:
         for match in SOLUTION.finditer(path.read_text()):
             found.append(solve(match[0], False, path.name, live=True).splitlines())
-    return found
+    return sorted(found, key=len, reverse=True)
 
 
-def place(number: int, source: str, known: list[list[str]], name: str) -> Place:
-    """Tell the regions of one cell from our lines around them."""
+def place(source: str, known: list[list[str]], where: str, judging: bool) -> Place:
+    """Tell the regions of one cell from our lines around them, and from its check."""
     lines = source.splitlines()
     fixed: list[list[str]] = [[]]
     written = []
@@ -91,31 +86,18 @@ def place(number: int, source: str, known: list[list[str]], name: str) -> Place:
             fixed[-1].append(lines[at])
             at += 1
             continue
-        here = [stub for stub in known if lines[at : at + len(stub)] == stub]
-        remedy = "an exercise that no source has: run `make build`, then this again."
-        demand(here, f"notebooks/{name}, cell {number + 1}", remedy)
-        written.append(max(here, key=len))
+        stub = next((stub for stub in known if lines[at : at + len(stub)] == stub), None)
+        demand(stub, where, "an exercise that no source has: run `make build`, then this again.")
+        written.append(stub)
         fixed.append([])
-        at += len(written[-1])
+        at += len(stub)
+    last = fixed[-1]
+    cut = len(last)
+    if judging:  # from the first line on that belongs to no block above
+        cut = next(n for n, line in enumerate(last) if line and not line.startswith(" "))
+    fixed[-1] = last[:cut]
     match = WRITE.match(source)
-    return Place(number, match[1] if match else "", fixed, written)
-
-
-def checks(cells: list[NotebookNode], numbered: bool) -> dict[str, list[int]]:
-    """The checks of each exercise; not `numbered`, every check is one, in its order."""
-    found: dict[str, list[int]] = {}
-    exercise = ""
-    for number, cell in enumerate(cells):
-        if cell.cell_type == "markdown":
-            for heading in re.findall(r"^#+ .*", cell.source, re.MULTILINE):
-                match = EXERCISE.match(heading)
-                exercise = match[1] if match else ""
-        elif is_check(cell):
-            if not numbered:
-                exercise = str(len(found) + 1)
-            if exercise:
-                found.setdefault(exercise, []).append(number)
-    return found
+    return Place(match[1] if match else "", fixed, written, last[cut:])
 
 
 def load(root: Path) -> list[Lesson]:
@@ -123,4 +105,4 @@ def load(root: Path) -> list[Lesson]:
     known = stubs(root)
     paths = sorted((root / "notebooks").glob("*.ipynb"))
     lessons = [Lesson(path, known) for path in paths]
-    return [lesson for lesson in lessons if lesson.checks and lesson.places]
+    return [lesson for lesson in lessons if lesson.judges and lesson.places]

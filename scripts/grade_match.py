@@ -5,28 +5,24 @@ by its id or by our lines in it, and a region is what is between our lines befor
 """
 
 import re
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from build_grammar import HERE
 from grade_lessons import Lesson, Place
 from grade_read import Cell, squeezed
 
-ANCHOR = 4  # how many of our lines next to a region tell where it ends, when some were changed
-ALIKE = 0.6  # from here on (of 1) lines count as ours, changed
-KNOWN = 0.3  # share of our lines that a student's cell has at least, to be known as ours
+ALIKE = 0.3  # from here on (of 1) a student's cell may be one of ours, filled
 UNREADABLE = "could not be read"
-CHANGED = "the lines around it were changed: look at them"
+CHANGED = "our lines around it were changed; they were put back"
+WHOLE = "our lines around it were not found: the whole cell counts as the answer, look at it"
+MISSING = "its cell is not there"
 
 
-@dataclass
-class Answer:
-    """The regions of one cell as a student filled them."""
+class Answer(NamedTuple):
+    """A cell of ours as a student filled it, without our check."""
 
-    regions: list[list[str]] = field(default_factory=list)
-    above: list[str] = field(default_factory=list)  # what the student put above our first line
-    head: bool = True  # our lines before the first region are to be put in
-    tail: bool = True  # and our lines after the last
+    lines: list[str]
     note: str = ""  # what is unusual
 
 
@@ -41,98 +37,91 @@ def trimmed(lines: list[str]) -> list[str]:
     return re.sub(r"\A(?:[ \t]*\n)+|\s+\Z", "", kept).split("\n")
 
 
-def find(block: list[str], lines: list[str], start: int, last: bool = False) -> int | None:
-    """Where a block of lines begins in others, from `start` on: the first place, or the last."""
-    found = [at for at in range(start, len(lines)) if lines[at : at + len(block)] == block]
-    return found[-1 if last else 0] if found else None
+def find(pieces: list[list[str]], lines: list[str], start: int, last: bool = False) -> range | None:
+    """Where the first of these pieces that is there at all is in lines, from `start` on."""
+    for piece in pieces:
+        size = len(piece)
+        places = range(start, len(lines) - size + 1)
+        found = [at for at in places if lines[at : at + size] == piece]
+        if found:
+            at = found[-1 if last else 0]
+            return range(at, at + size)
+    return None
 
 
-def guess(block: list[str], lines: list[str], start: int) -> int | None:
-    """Where a block probably begins, of which some lines were changed."""
-    best = None
-    most = ALIKE
-    for at in range(start, len(lines)):
-        there = "\n".join(lines[at : at + len(block)])
-        ratio = SequenceMatcher(None, "\n".join(block), there, autojunk=False).ratio()
-        if ratio > most:
-            most = ratio
-            best = at
-    return best
+def before(block: list[str], mark: str) -> list[list[str]]:
+    """What tells where a region begins: our lines above it, or the end of them with ▼▼▼, or it."""
+    ends = [block[at:] for at in range(len(block) + 1)]
+    return [block, *[[*end, mark] for end in ends], *filter(None, ends)]
 
 
-def begin(before: list[str], lines: list[str], start: int, mark: int | None) -> int | None:
-    """The line after ours between two regions: after the whole of them, at ▼▼▼, or probably."""
-    if lines[start : start + len(before)] == before:
-        return start + len(before)
-    if mark is not None:
-        return mark
-    at = guess(before[-ANCHOR:], lines, start)
-    return None if at is None else at + len(before[-ANCHOR:])
+def after(block: list[str]) -> list[list[str]]:
+    """What tells where a region ends: our lines below it, or the beginning of them."""
+    return [block, *[block[:size] for size in range(len(block) - 1, 0, -1)]]
 
 
-def end(after: list[str], lines: list[str], start: int, last: bool) -> int | None:
-    """The first of our lines after a region."""
-    if not after:
-        return len(lines)
-    at = find(after, lines, start, last)
-    return guess(after[:ANCHOR], lines, start) if at is None else at
+def borders(place: Place, blocks: list[list[str]], theirs: list[str]) -> list[range] | None:
+    """Where our lines above and below each region are, in turn; None if one cannot be told."""
+    found = [range(0)]
+    for number, stub in enumerate(place.stubs):
+        last = number == len(place.stubs) - 1
+        above = find(before(blocks[number], squeezed(stub[0])), theirs, found[-1].start)
+        if above is None:
+            return None
+        below = find(after(blocks[number + 1]), theirs, above.stop, last)
+        if below is None:
+            return None
+        found += [above, below]
+    return found[1:]
 
 
 def extract(place: Place, text: str) -> Answer:
-    """The regions of a student's cell.
+    """Our cell with the regions of a student's.
 
-    Where the lines ahead of the first one were changed, the student's are taken; and so are those
-    after it in a cell, if ours are not there. A program is not run without ours, which measure it.
+    A program is not run without our lines, which measure it; any other cell is then taken whole.
     """
     whole = text.splitlines()
     written = [number for number, line in enumerate(whole) if squeezed(line)]
-    lines = solid(whole)
-    marks = [at for at, number in enumerate(written) if HERE in whole[number]]
-    known = marks if len(marks) == len(place.stubs) else [None] * len(place.stubs)
-    fixed = [solid(part) for part in place.fixed]
-    answer = Answer()
+    starts = [*written, len(whole)]  # which line each of theirs is
+    theirs = solid(whole)
+    blocks = [solid(block) for block in place.fixed]
+    blocks[-1] += solid(place.check)
+    found = borders(place, blocks, theirs)
+    if found is None and place.program:
+        return Answer(place.unsolved(), UNREADABLE)
+    if found is None:
+        end = find(after(blocks[-1]), theirs, 0, last=True)
+        return (
+            Answer(whole[: starts[end.start]] + place.fixed[-1], WHOLE)
+            if end
+            else Answer(whole, WHOLE)
+        )
 
-    first = find(fixed[0], lines, 0)
-    if first is None:
-        answer.head = False
-        answer.note = CHANGED
-        at = 0
-    else:
-        answer.above = whole[: written[first]] if first and not place.program else []
-        at = first + len(fixed[0])
-    for number, mark in enumerate(known):
-        if number:
-            at = begin(fixed[number], lines, at, mark)
-        stop = None if at is None else end(fixed[number + 1], lines, at, number == len(known) - 1)
-        if stop is None and place.program:
-            return Answer(list(place.stubs), note=UNREADABLE)
-        if stop is None:
-            answer.tail = False
-            answer.note = CHANGED
-            stop = len(lines)
-        upper = written[at - 1] + 1 if at else 0
-        lower = written[stop] if stop < len(written) else len(whole)
-        answer.regions.append(trimmed(whole[upper:lower]))
-        at = stop
-    return answer
+    head = theirs[found[0].start : found[0].stop] == blocks[0]
+    made = whole[: starts[found[0].start]] if head and not place.program else []  # such as imports
+    made += place.fixed[0]
+    note = ""
+    for number, block in enumerate(place.fixed[1:], 1):
+        above, below = found[2 * number - 2 : 2 * number]
+        if [theirs[at.start : at.stop] for at in (above, below)] != blocks[number - 1 : number + 1]:
+            note = CHANGED
+        upper = starts[above.stop - 1] + 1 if above.stop else 0
+        made += [*trimmed(whole[upper : starts[below.start]]), *block]
+    return Answer(made, note)
 
 
 def likeness(place: Place, text: str) -> float:
     """How much of a cell of ours is in a student's: 0, or up to 2."""
-    lines = text.splitlines()
+    lines = text.splitlines() or [""]
+    writes = lines[0].strip() if lines[0].startswith("%%writefile") else ""
+    if writes != (f"%%writefile {place.program}" if place.program else ""):
+        return 0.0
     theirs = solid(lines)
-    writes = next(iter(lines), "").strip()
-    if place.program and writes.startswith("%%") and writes != f"%%writefile {place.program}":
-        return 0.0
-    if not place.program and writes.startswith("%%writefile"):
-        return 0.0
-    ours = [line for part in place.fixed for line in solid(part)]
-    share = sum(line in theirs for line in ours) / max(1, len(ours))
-    marked = place.stubs[0][0].strip() in map(str.strip, lines)
-    if share < KNOWN and not marked:
-        return 0.0
-    whole = SequenceMatcher(None, solid(place.lines()), theirs, autojunk=False).ratio()
-    return share + whole
+    fixed = [line for block in [*place.fixed, place.check] for line in block]
+    ours = solid(fixed) or solid(place.unsolved())
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    share = sum(block.size for block in matcher.get_matching_blocks()) / len(ours)
+    return share + matcher.ratio() if share >= ALIKE else 0.0
 
 
 def answers(lesson: Lesson, cells: list[Cell]) -> dict[int, Answer]:
@@ -140,22 +129,21 @@ def answers(lesson: Lesson, cells: list[Cell]) -> dict[int, Answer]:
 
     Each cell of the student is taken once: first those with our ids, then whichever are most alike.
     """
-    ours = {squeezed(c.source) for n, c in enumerate(lesson.cells) if n not in lesson.places}
-    free = [cell for cell in cells if squeezed(cell.text) not in ours]
+    others = {squeezed(c.source) for n, c in enumerate(lesson.cells) if n not in lesson.places}
+    free = [cell for cell in cells if squeezed(cell.text) not in others]
     pairs = []
     for number, place in lesson.places.items():
         for index, cell in enumerate(free):
-            alike = likeness(place, cell.text)
             same = cell.id == lesson.cells[number].id
-            if alike or same:
-                pairs.append((same, alike, -number, -index))
+            alike = likeness(place, cell.text)
+            if same or alike:
+                pairs.append((-same, -alike, number, index))
     found: dict[int, Answer] = {}
     taken: set[int] = set()
-    for _, _, number, index in sorted(pairs, reverse=True):
-        if -number not in found and -index not in taken:
-            found[-number] = extract(lesson.places[-number], free[-index].text)
-            taken.add(-index)
+    for _, _, number, index in sorted(pairs):
+        if number not in found and index not in taken:
+            found[number] = extract(lesson.places[number], free[index].text)
+            taken.add(index)
     for number, place in lesson.places.items():
-        if number not in found:
-            found[number] = Answer(list(place.stubs), note="its cell is not there")
+        found.setdefault(number, Answer(place.unsolved(), MISSING))
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from build_grammar import tags
-from grade_lessons import Lesson, Place
+from grade_lessons import Lesson
 from grade_match import UNREADABLE, Answer
 from grade_sandbox import TOOLS
 from grade_watch import Outcome
@@ -29,6 +29,10 @@ class Step(NamedTuple):
     number: int  # of the cell in our notebook that it comes from
     check: bool = False
 
+    def __str__(self) -> str:
+        """As teachers find it: the number of the cell, and how it begins."""
+        return f"cell {self.number + 1} ({self.code.strip().splitlines()[0][:60]})"
+
 
 @dataclass
 class Verdict:
@@ -39,97 +43,50 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
 
 
-def judging(lines: list[str]) -> int:
-    """Where, in our lines after a region, the first begins that belongs to no block above."""
-    for number, line in enumerate(lines):
-        if line and not line.startswith(" "):
-            return number
-    return len(lines)
-
-
-def filled(place: Place, answer: Answer, tail: list[str]) -> str:
-    """A cell of ours with a student's lines, up to `tail`, our lines after the last of them."""
-    lines = [*answer.above, *(place.fixed[0] if answer.head else [])]
-    between = [*place.fixed[1:-1], tail if answer.tail else []]
-    for region, following in zip(answer.regions, between, strict=True):
-        lines += region + following
-    return "\n".join(lines)
-
-
 def steps(lesson: Lesson, answers: dict[int, Answer]) -> list[Step]:
     """Everything to run, up to the last check."""
-    judges = {number for cells in lesson.checks.values() for number in cells}
     made = [Step(START, 0)]
-    for number, cell in enumerate(lesson.cells[: lesson.last() + 1]):
+    for number, cell in enumerate(lesson.cells[: max(lesson.judges) + 1]):
         if cell.cell_type != "code":
             continue
-        check = cell.source
+        code = cell.source
         if number in lesson.places:
-            place = lesson.places[number]
-            last = place.fixed[-1]
-            cut = judging(last) if number in judges else len(last)
-            made.append(Step(filled(place, answers[number], last[:cut]), number))
-            check = "\n".join(last[cut:]).strip()
-        if number in judges:
+            made.append(Step("\n".join(answers[number].lines), number))
+            code = "\n".join(lesson.places[number].check)
+        if number in lesson.judges:
             made.append(Step(GUARD, number))
-            made.append(Step(check, number, check=True))
-        elif number not in lesson.places:
-            made.append(Step(cell.source, number))
+        made.append(Step(code, number, check=number in lesson.judges))
         if "parameters" in tags(cell):
             small = [f"{name} = {value!r}" for name, value in lesson.quick.items()]
             made.append(Step("\n".join(small), number))
     return [step for step in made if step.code.strip()]
 
 
-def head(step: Step) -> str:
-    """A step as teachers find it: the number of the cell, and how it begins."""
-    return f"cell {step.number + 1} ({step.code.strip().splitlines()[0][:60]})"
-
-
-def first_error(made: list[Step], outcome: Outcome, indexes: range) -> str:
+def first_error(made: dict[int, Step], outcome: Outcome) -> str:
     """The first error of some steps, with what the ranks of a launch said; "" without any."""
-    raised = ""
-    for index in indexes:
+    raised = None
+    for index, step in made.items():
         ended = outcome.cells.get(index)
-        if ended is None:
-            continue
-        if made[index].code.startswith("!"):
-            found = RAISED.search(ended.text)
-            raised = found[1] if found else ""
-        if ended.error:
-            cause = f"\n{raised}" if raised and "LaunchError" in ended.error else ""
-            return f"{head(made[index])}: {ended.error}{cause}"
+        if ended and ended.error:
+            cause = f"\n{raised[1]}" if raised and "LaunchError" in ended.error else ""
+            return f"{step}: {ended.error}{cause}"
+        if ended and step.code.startswith("!"):
+            raised = RAISED.search(ended.text)
     return ""
 
 
-def judge(lesson: Lesson, exercise: str, made: list[Step], outcome: Outcome) -> tuple[str, str]:
-    """✓, open or error; and for the latter two what was printed."""
-    cells = lesson.checks[exercise]
-    own = [number for number in lesson.places if lesson.exercise(number) == exercise]
-    first = min([*own, *cells])
-    marks = ""
-    texts = []
-    stopped = False
-    for index, step in enumerate(made):
-        if not step.check or step.number not in cells:
-            continue
-        ended = outcome.cells.get(index)
-        if ended is None or ended.error:
-            stopped = True
-        elif not ended.marks:
-            marks += "?"  # a check that printed neither
-        if ended is not None:
-            marks += ended.marks
-            texts += ended.text.splitlines()[-LAST:]
-    if not stopped and set(marks) == {SOLVED}:
+def judge(made: dict[int, Step], outcome: Outcome) -> tuple[str, str]:
+    """✓, open or error of one exercise, given its steps; for the latter two what was printed."""
+    checks = [outcome.cells.get(index) for index, step in made.items() if step.check]
+    if None in checks and outcome.running in made:
+        return ERROR, outcome.problem
+    error = first_error(made, outcome)
+    if None in checks or any(check.error for check in checks):
+        return ERROR, error or "not reached"
+    if all(set(check.marks) == {SOLVED} for check in checks):
         return SOLVED, ""
-    whole = [index for index, step in enumerate(made) if first <= step.number <= cells[-1]]
-    error = first_error(made, outcome, range(whole[0], whole[-1] + 1))
-    if not stopped:
-        return OPEN, "\n".join([*texts, error]).strip()
-    if outcome.running in whole:
-        return ERROR, outcome.problem or "its kernel ended"
-    return ERROR, error or "not reached"
+    printed = [line for check in checks for line in check.text.splitlines()[-LAST:]]
+    return OPEN, "\n".join([*printed, error]).strip()
 
 
 def verdict(
@@ -137,10 +94,11 @@ def verdict(
 ) -> Verdict:
     """What a run came to."""
     found = Verdict()
-    for exercise in lesson.checks:
-        mark, text = judge(lesson, exercise, made, outcome)
+    for exercise in lesson.exercises:
+        own = {n: step for n, step in enumerate(made) if lesson.exercise(step.number) == exercise}
+        mark, text = judge(own, outcome)
         found.marks[exercise] = mark
-        if mark != SOLVED:
+        if text:
             found.texts[exercise] = text
     for number, answer in answers.items():
         exercise = lesson.exercise(number)
@@ -150,6 +108,6 @@ def verdict(
             found.marks[exercise] = ERROR
             found.texts[exercise] = UNREADABLE
     if outcome.problem:
-        at = f" at {head(made[outcome.running])}" if outcome.running is not None else ""
+        at = f" at {made[outcome.running]}" if outcome.running is not None else ""
         found.notes.append(f"stopped{at}: {outcome.problem}")
     return found

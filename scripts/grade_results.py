@@ -3,16 +3,14 @@
 import csv
 import io
 import json
-import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
 
-from grade_lessons import Lesson
 from grade_notebook import SOLVED, Verdict
-from grade_read import Submission
+from grade_read import Submission, encodable
 from run_files import write
 
 LOADER = FileSystemLoader(Path(__file__).with_name("templates"))
@@ -43,16 +41,21 @@ class Row:
 
 def row(submission: Submission, verdict: Verdict, seconds: float) -> Row:
     """What a run came to; of a file that is no notebook of this course, why."""
-    made = Row(submission.file, submission.student, submission.digest, note=submission.why)
+    made = Row(submission.file, submission.student, submission.digest)
+    made.note = "; ".join(filter(None, [submission.why, *verdict.notes]))
+    made.hand_in = submission.hand_in
+    made.marks = verdict.marks
+    made.texts = verdict.texts
+    made.seconds = round(seconds, 1)
     if submission.lesson:
         made.lesson = submission.lesson.name
         made.built = submission.lesson.digest
-        made.marks = verdict.marks
-        made.texts = verdict.texts
-        made.seconds = round(seconds, 1)
-        made.note = "; ".join(verdict.notes)
-        made.hand_in = submission.hand_in
     return made
+
+
+def exercises(rows: list[Row]) -> list[str]:
+    """The names of all exercises that these rows tell of, in order."""
+    return sorted({name for each in rows for name in each.marks}, key=int)
 
 
 def plain(text: str) -> str:
@@ -62,21 +65,32 @@ def plain(text: str) -> str:
 
 def as_csv(rows: list[Row]) -> str:
     """All rows as a table with one column an exercise."""
-    names = sorted({name for each in rows for name in each.marks}, key=int)
-    file = io.StringIO()
-    writer = csv.writer(file)
-    exercises = [f"exercise {name}" for name in names]
-    writer.writerow(
-        ["student", "lesson", *exercises, "solved", "seconds", "note", "hand-in line", "file"]
-    )
+    names = exercises(rows)
+    columns = [f"exercise {name}" for name in names]
+    last = ["solved", "seconds", "note", "hand-in line", "file"]
+    lines = [["student", "lesson", *columns, *last]]
     for each in rows:
         marks = [each.marks.get(name, "") for name in names]
-        start = [each.student, each.lesson, *marks]
-        # Without ’: a spreadsheet would take 1/2 for a date.
-        count = each.count.replace("/", " of ")
-        cells = [*start, count, f"{each.seconds:g}", each.note, each.hand_in, each.file]
-        writer.writerow(map(plain, cells))
+        count = each.count.replace("/", " of ")  # a spreadsheet would take 1/2 for a date
+        end = [count, f"{each.seconds:g}", each.note, each.hand_in, each.file]
+        lines.append([each.student, each.lesson, *marks, *end])
+    file = io.StringIO()
+    csv.writer(file).writerows([map(plain, line) for line in lines])
     return file.getvalue()
+
+
+def page(rows: list[Row]) -> str:
+    """A table a lesson: students × exercises, and how many solved each."""
+    tables = []
+    for lesson in sorted({each.lesson for each in rows if each.lesson}):
+        own = [each for each in rows if each.lesson == lesson]
+        solved = {}
+        for name in exercises(own):
+            solved[name] = sum(each.marks.get(name) == SOLVED for each in own)
+        tables.append({"lesson": lesson, "rows": own, "solved": solved})
+    others = [each for each in rows if not each.lesson]
+    template = Environment(loader=LOADER, autoescape=True).get_template("grades.html.j2")
+    return template.render(tables=tables, others=others)
 
 
 class Results:
@@ -85,11 +99,8 @@ class Results:
     def __init__(self, folder: Path):
         self.folder = folder
         self.rows: dict[str, Row] = {}  # by file
-        self.lock = threading.Lock()
         self.known: dict[str, Row] = {}  # of earlier runs
-        with suppress(
-            OSError, ValueError, TypeError, LookupError
-        ):  # none yet, or not of this version
+        with suppress(OSError, ValueError, TypeError, LookupError):  # none, or of another version
             rows = json.loads((folder / "grades.json").read_text())
             self.known = {each["file"]: Row(**each) for each in rows}
 
@@ -100,49 +111,13 @@ class Results:
         same = known and (known.digest, known.built) == (submission.digest, built)
         return known if same else None
 
-    def add(self, made: Row) -> None:
-        """Take one more row, and write everything: whatever comes next may be stopped."""
-        with self.lock:
-            self.rows[made.file] = made
-            self.write()
-
     def write(self) -> None:
+        """Write everything: whatever comes next may be stopped."""
         self.folder.mkdir(parents=True, exist_ok=True)
         rows = sorted(self.rows.values(), key=lambda each: (each.lesson, each.student, each.file))
         # What was graded earlier stays known while this run has not come to it.
         kept = self.known | self.rows
-        texts = [asdict(each) for each in kept.values()]
-        write(self.folder / "grades.json", json.dumps(texts, indent=1))
-        write(self.folder / "grades.csv", "\ufeff" + as_csv(rows))  # Excel needs the mark to see ✓
-        write(self.folder / "index.html", page(rows))
-
-
-def page(rows: list[Row]) -> str:
-    """A table a lesson: students × exercises, and how many solved each."""
-    tables = []
-    for lesson in sorted({each.lesson for each in rows if each.lesson}):
-        own = [each for each in rows if each.lesson == lesson]
-        names = sorted({name for each in own for name in each.marks}, key=int)
-        solved = {}
-        for name in names:
-            solved[name] = sum(each.marks.get(name) == SOLVED for each in own)
-        tables.append({"lesson": lesson, "names": names, "rows": own, "solved": solved})
-    others = [each for each in rows if not each.lesson]
-    template = Environment(loader=LOADER, autoescape=True).get_template("grades.html.j2")
-    return template.render(tables=tables, others=others)
-
-
-def summary(rows: list[Row], lessons: list[Lesson]) -> list[str]:
-    """Lines for the terminal: how many solved which exercise."""
-    lines = []
-    for lesson in lessons:
-        own = [each for each in rows if each.lesson == lesson.name]
-        if not own:
-            continue
-        for name in lesson.checks:
-            count = sum(each.marks.get(name) == SOLVED for each in own)
-            lines.append(f"{lesson.name}, exercise {name}: {count} of {len(own)} solved it")
-    others = sum(not each.lesson for each in rows)
-    if others:
-        lines.append(f"no notebook of this course: {others}")
-    return lines
+        write(self.folder / "grades.json", json.dumps([asdict(each) for each in kept.values()]))
+        table = "\ufeff" + as_csv(rows)  # Excel needs the mark to see ✓
+        write(self.folder / "grades.csv", encodable(table))
+        write(self.folder / "index.html", encodable(page(rows)))

@@ -18,9 +18,11 @@ from run_processes import Work
 
 HERE = Path(__file__).resolve().parent
 TOOLS = str(HERE)  # the folder of these tools, which has the same name in the sandbox
+# This Python as it is in the sandbox, where no link to its folder leads.
+PYTHON = Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name
 SHOWN = ("grade_cells.py", "grade_guard.py", "quick_jsonschema.py")  # nothing else is in it there
+KEPT = ("LD_LIBRARY_PATH", "TZ")
 NAMESPACES = "--user --map-root-user --mount --pid --fork --net --ipc --uts --kill-child=SIGKILL"
-KEPT = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "NVIDIA_VISIBLE_DEVICES", "TZ")
 REMEDY = """\
 Students' code runs in Linux namespaces alone. Nothing was run. What may help:
   no Linux:                   grade in a virtual machine with Linux, or in WSL 2
@@ -30,18 +32,11 @@ Students' code runs in Linux namespaces alone. Nothing was run. What may help:
   other systems:              sudo sysctl user.max_user_namespaces=1000"""
 
 
-def python() -> Path:
-    """This Python as it is in the sandbox, where no link to its folder leads."""
-    return Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name
-
-
 def environment() -> dict[str, str]:
     """All that the sandbox gets of our environment."""
-    system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    own = {name: os.environ[name] for name in KEPT if name in os.environ}
-    path = f"{python().parent}:{system}"
-    own |= {"PATH": path, "HOME": "/home/student", "USER": "student"}
-    return own | {"LANG": "C.UTF-8", "TMPDIR": "/tmp"}
+    path = f"{PYTHON.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    about = {"PATH": path, "HOME": "/home/student", "USER": "student", "LANG": "C.UTF-8"}
+    return {name: os.environ[name] for name in KEPT if name in os.environ} | about
 
 
 @dataclass
@@ -52,7 +47,6 @@ class Sandbox:
     limits: Limits
     data: Path  # read as `data` beside the notebook, if it is there
     work: Work
-    part: str = ""  # of the work's processes, those of this sandbox
 
     def command(self, *inside: object) -> list[str]:
         prefixes = [Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()]
@@ -69,7 +63,7 @@ class Sandbox:
         with (self.folder / "cells.json").open() as cells, self.messages.open("w") as messages:
             return subprocess.Popen(
                 self.command(*inside),
-                env=environment() | self.work.environment(self.part),
+                env=environment() | self.work.environment(),
                 stdin=cells,
                 stdout=subprocess.PIPE,
                 stderr=messages,
@@ -84,7 +78,7 @@ class Sandbox:
         """Try it out with nothing in it: "" or why it cannot be made here."""
         if not shutil.which("unshare"):
             return "there is no `unshare`"
-        process = self.start([], python(), "-c", "")
+        process = self.start([], PYTHON, "-c", "")
         process.communicate()
         return self.messages.read_text().strip() if process.returncode else ""
 
@@ -92,7 +86,7 @@ class Sandbox:
         """Run cells to their end, a limit, or the moment when `stopped` is set."""
         outcome = Outcome()
         began = time.monotonic()
-        process = self.start(codes, python(), f"{TOOLS}/grade_cells.py", self.limits.cell)
+        process = self.start(codes, PYTHON, f"{TOOLS}/grade_cells.py", self.limits.cell)
         ear = threading.Thread(target=listen, args=(process, outcome), daemon=True)
         ear.start()
         problem = ""

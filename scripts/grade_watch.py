@@ -26,6 +26,10 @@ class Limits:
     processes: int = 256
     disk: int = 2048  # MiB
 
+    def __str__(self) -> str:
+        sizes = f"{self.memory} MiB of memory, {self.disk} MiB of files"
+        return f"{self.seconds:g} s, {sizes} and {self.processes} processes"
+
 
 class Ended(NamedTuple):
     """What a cell that came to its end left."""

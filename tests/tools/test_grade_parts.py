@@ -7,8 +7,8 @@ import nbformat
 import pytest
 
 from grade_lessons import Lesson, load
-from grade_match import UNREADABLE, answers, extract
-from grade_notebook import Step, filled, steps
+from grade_match import CHANGED, UNREADABLE, WHOLE, Answer, answers, extract
+from grade_notebook import GUARD, Step, steps
 from grade_read import Cell
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,10 +25,9 @@ def solved(lesson: Lesson) -> list[Cell]:
     return [Cell(cell.id, cell.source) for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def whole(lesson: Lesson, number: int, found: dict) -> str:
-    """A cell of ours with a student's regions, its check with it."""
-    place = lesson.places[number]
-    return filled(place, found[number], place.fixed[-1]).strip()
+def solid(lines: list[str]) -> list[str]:
+    """Without empty lines, which mean nothing."""
+    return [line.rstrip() for line in lines if line.strip()]
 
 
 def test_every_lesson_and_the_workshop_can_be_graded():
@@ -43,17 +42,12 @@ def test_every_lesson_and_the_workshop_can_be_graded():
 def test_put_into_our_notebook_a_solution_becomes_the_solved_one(name: str, ids: bool):
     lesson = LESSONS[name]
     cells = solved(lesson)
-    texts = {cell.text.strip() for cell in cells}
+    texts = [solid(cell.text.splitlines()) for cell in cells]
     handed_in = cells if ids else [Cell("", cell.text) for cell in reversed(cells)]
     found = answers(lesson, handed_in)
-    for number in lesson.places:
+    for number, place in lesson.places.items():
         assert not found[number].note
-        assert whole(lesson, number, found) in texts
-
-
-def said(regions: list[list[str]]) -> list[str]:
-    """The lines of all regions, without empty ones."""
-    return [line for region in regions for line in region if line.strip()]
+        assert solid([*found[number].lines, *place.check]) in texts
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -62,15 +56,31 @@ def test_with_the_mark_left_and_lines_added_below_an_answer_is_the_same(name: st
     plain = answers(lesson, solved(lesson))
     cells = []
     for number, place in lesson.places.items():
-        lines = list(place.fixed[0])
-        filling = zip(place.stubs, plain[number].regions, place.fixed[1:], strict=True)
-        for stub, region, following in filling:
-            lines += [stub[0], *region, "", *following]
-        more = ["", 'print("my own line")'] if place.fixed[-1] else []
-        cells.append(Cell("", "\r\n".join([*lines, *more])))
+        lines = [*plain[number].lines, *place.check]
+        at = len(place.fixed[0])
+        more = ["", 'print("my own line")'] if place.check else []
+        cells.append(Cell("", "\r\n".join([*lines[:at], place.stubs[0][0], *lines[at:], *more])))
     found = answers(lesson, cells)
     for number in lesson.places:
-        assert said(found[number].regions) == said(plain[number].regions)
+        assert solid(found[number].lines) == solid(plain[number].lines)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_lines_of_ours_that_a_student_changed_are_put_back(name: str):
+    lesson = LESSONS[name]
+    plain = answers(lesson, solved(lesson))
+    for number, place in lesson.places.items():
+        at = len(place.fixed[0])
+        lines = [
+            "changed",
+            *plain[number].lines[1:at],
+            place.stubs[0][0],
+            *plain[number].lines[at:],
+        ]
+        if at and solid(place.fixed[0][:1]):
+            answer = extract(place, "\n".join([*lines, *place.check]))
+            assert answer.note == CHANGED
+            assert solid(answer.lines) == solid(plain[number].lines)
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -80,11 +90,10 @@ def test_an_answer_and_its_check_can_stand_in_cells_of_their_own(name: str):
     for step in made:
         if not step.code.startswith(KIND):
             ast.parse("\n".join(line for line in step.code.split("\n") if line[:1] not in "!%"))
-    judges = {number for cells in lesson.checks.values() for number in cells}
-    assert {step.number for step in made if step.check} == judges
+    assert {step.number for step in made if step.check} == lesson.judges.keys()
     assert all("✗ not yet" in step.code for step in made if step.check)
     for before, step in zip([Step("", 0), *made], made, strict=False):
-        assert not step.check or "restore()" in before.code
+        assert not step.check or before.code == GUARD
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -109,7 +118,4 @@ def test_a_cell_without_our_lines_is_taken_whole():
     lesson = LESSONS["01_tensors"]
     place = next(iter(lesson.places.values()))
     answer = extract(place, "strides = {'y': (6, 1)}\nprint('✓')")
-    assert answer.regions == [["strides = {'y': (6, 1)}", "print('✓')"]]
-    assert not answer.head
-    assert not answer.tail
-    assert answer.note
+    assert answer == Answer(["strides = {'y': (6, 1)}", "print('✓')"], WHOLE)
