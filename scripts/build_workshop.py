@@ -1,4 +1,8 @@
-"""The workshop: a class of 90 minutes in one notebook, from cells tagged `workshop` or `class`."""
+"""The workshop: a class of 90 minutes in one notebook, from cells tagged `workshop` or `class`.
+
+Behind each program with an exercise comes a way back in for those who are late: a folded cell that
+writes the finished program beside it, and a line that puts it in its place.
+"""
 
 import ast
 import re
@@ -12,15 +16,19 @@ from nbformat.v4 import new_code_cell
 from ruff.__main__ import find_ruff_bin
 
 from build_checks import check_launches
-from build_course import Course
+from build_course import HIDDEN, Course
 from build_exercises import fill_hand_in, point_out
-from build_grammar import WRITE, Cells, about, demand, tags
+from build_grammar import HERE, WRITE, Cells, about, demand, tags
 from build_outputs import notebook
 from build_python import names
 
 TAGS = {"workshop", "class"}
 SOURCE = "notebooks/src/*.md, cells tagged workshop"
 GPU_MINUTES = 6  # of a whole run on Kaggle: a guess, not measured
+# A comment, so that a class that runs all cells still does the exercise.
+CATCH_UP = """\
+# Behind? Take away the # in the next line, run this cell, and go on with the launch.
+# !cp {finished} {program}"""
 
 
 def chosen(cells: Cells) -> Cells:
@@ -59,6 +67,23 @@ def once(course: Course, cells: Cells, solved: bool) -> Cells:
             text = course.program(match[1], solved, place, live=not solved)
             cell.source = f"{match[0]}\n{text}"
         kept.append((place, cell))
+    return kept
+
+
+def with_ways_back(course: Course, cells: Cells) -> Cells:
+    """The cells, and behind each program with an exercise its finished twin and how to take it."""
+    kept: Cells = []
+    for place, cell in cells:
+        kept.append((place, cell))
+        match = WRITE.match(cell.source)
+        if match and HERE in cell.source:
+            program = match[1]
+            finished = f"finished_{program}"
+            text = f"%%writefile {finished}\n{course.program(program, True, place)}"
+            folded = {"tags": ["class", "fold"], **HIDDEN}
+            line = CATCH_UP.format(finished=finished, program=program)
+            kept.append((place, new_code_cell(text, metadata=folded)))
+            kept.append((place, new_code_cell(line, metadata={"tags": ["class"]})))
     return kept
 
 
@@ -131,6 +156,7 @@ def workshop(course: Course, lessons: dict[Path, Cells], solved: bool) -> Notebo
     is_code = [cell.cell_type == "code" for _, cell in cells]
     first = is_code.index(True) if True in is_code else len(cells)
     cells.insert(first, ("workshop", parameters.cell()))
+    cells = with_ways_back(course, cells)
     check_launches(course.programs, cells)
     point_out(cells)
     fill_hand_in(course, cells, "workshop", numbered=False)

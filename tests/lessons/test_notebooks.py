@@ -13,12 +13,22 @@ from typing import NamedTuple
 import nbformat
 import pytest
 import stamps
-from nbformat.v4 import new_code_cell, new_notebook
-from whole import SOLVED, STRICT, TITLES, both, complaints
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+from whole import FAULT, SOLVED, STRICT, TITLES, both, complaints, printed
 
 import rooms
 
 ROOT = Path(__file__).resolve().parents[2]
+# What the checks of the class say, in their order, when nobody has typed anything.
+OPEN = [
+    "only the last layer learns",
+    "two models, each knows its half",
+    "sampler",
+    "wrapper",
+    "set_epoch",
+    "single.py is not finished, so do not compare DDP with it",
+]
 OPTIONS = ["--quick", "--forked", "--limit", "120"]
 
 
@@ -34,6 +44,12 @@ def results(said: str) -> dict[str, str]:
     table = said.partition("seconds  result\n")[2].partition("\n\nOpen ")[0]
     rows = re.split(r"^(\S+) +\d+  ", table, flags=re.MULTILINE)
     return dict(zip(rows[1::2], map(str.strip, rows[2::2]), strict=True))
+
+
+def unsaid(ran: NotebookNode) -> list[str]:
+    """What is wrong with the checks of the class notebook, run as a class begins it."""
+    said = re.findall("^✗ not yet: (.*)$", "".join(map(printed, ran.cells)), re.MULTILINE)
+    return [] if said == OPEN else [f"unsolved, the class is told {said}, not {OPEN}"]
 
 
 class Lesson(NamedTuple):
@@ -71,6 +87,8 @@ def lessons(request, tmp_path_factory) -> dict[Path, Lesson]:
             if result == "ok":
                 ran = nbformat.read(folder / "executed" / path.name, as_version=4)
                 wrong = complaints(ran)
+                if path.stem == "workshop":
+                    wrong += unsaid(ran)
             if not wrong:
                 stamps.stamp(path.stem, parts)
             outcome[path] = Lesson("", wrong)
@@ -114,3 +132,41 @@ def test_a_figures_title_is_printed(tmp_path: Path) -> None:
     kinds = [[output.output_type for output in each.outputs] for each in cells]
     assert kinds == [[], ["stream", "display_data"], ["display_data"]]
     assert cells[1].outputs[0].text == "A figure's title: not yet: two models\n"
+
+
+@pytest.mark.quick
+def test_a_check_of_the_class_that_praises_an_unsolved_exercise_is_noticed() -> None:
+    marks = [f"✗ not yet: {text}\n" for text in OPEN]
+
+    def ran(lines: list[str]) -> NotebookNode:
+        outputs = [new_output("stream", text=line) for line in lines]
+        return new_notebook(cells=[new_code_cell("check", outputs=outputs)])
+
+    assert unsaid(ran(["A figure's title: ✗ not yet all five lines: 60%\n", *marks])) == []
+    for number in range(len(OPEN)):
+        assert unsaid(ran([*marks[:number], "✓ done\n", *marks[number + 1 :]]))
+
+
+def test_a_figure_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    look = rooms.program("figures").read_text()
+    drawn = {
+        "good": "figure, ax = plt.subplots()\nax.plot([1, 2], label='loss')\nlegend(figure)",
+        "small": "plt.subplots(figsize=(9, 3));",
+        "small words": "plt.subplots()[1].text(0.5, 0.5, 'tiny', fontsize=9);",
+        "covered": "ax = plt.subplots()[1]\nax.plot([1, 2], label='loss')\nax.legend();",
+        "high": "plt.subplots(figsize=(6.2, 7));",
+    }
+    first = [TITLES.read_text(), f"%%writefile figures.py\n{look}"]
+    first.append("from figures import legend, plt")
+    cells = [new_code_cell(source) for source in [*first, *drawn.values()]]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "figures.ipynb")
+    convert = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
+    inplace = [*convert, "--inplace", "figures.ipynb"]
+    subprocess.run(inplace, check=True, capture_output=True, timeout=120, cwd=tmp_path)
+    ran = nbformat.read(tmp_path / "figures.ipynb", as_version=4).cells[len(first) :]
+    said = dict(zip(drawn, map(printed, ran), strict=True))
+    assert said["good"] == ""
+    assert all(line.startswith(FAULT) for text in said.values() for line in text.splitlines())
+    assert "“0.0” is 5." in said["small"] and "“tiny” is 7." in said["small words"]
+    assert "a legend stands over the data" in said["covered"]
+    assert "7.1 inches high" in said["high"]

@@ -19,11 +19,13 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ROOT / "assets"
 SHEET = (ASSETS / "run-sheet.md").read_text()
+DAY_BEFORE = (ASSETS / "day-before.md").read_text()
 DECK = (ASSETS / "deck.html").read_text()
 HANDOUT = (ASSETS / "handout.html").read_text()
 RUN = json.loads((ASSETS / "workshop-2-cores.json").read_text())
 WORKSHOP = nbformat.read(ROOT / "notebooks" / "workshop.ipynb", as_version=4)
 SOLVED = nbformat.read(ROOT / "notebooks" / "solutions" / "workshop.ipynb", as_version=4)
+FIRST = WORKSHOP.cells[0].source
 # A block: from and to minute, slides, programs, their measured seconds, and those of a guess.
 ROW = re.compile(r"^\| (\d+)–(\d+) \| ([\d–]+) \| .+? \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 TABLE = [(int(begin), int(end), *cells) for begin, end, *cells in ROW.findall(SHEET)]
@@ -54,6 +56,24 @@ def test_the_blocks_fill_ninety_minutes_and_are_those_of_the_notebook() -> None:
     minutes = re.findall(r"^## Minute (\d+): .* · 第 (\d+) 分鐘：", prose, re.MULTILINE)
     assert [int(english) for english, _ in minutes] == begins
     assert [int(chinese) for _, chinese in minutes] == begins
+
+
+def test_ten_minutes_are_slack_without_a_launch_or_a_line_to_type() -> None:
+    rows = re.findall(r"^\| (\d+)–(\d+) .*$", SHEET, re.MULTILINE)
+    slack = [
+        row for row in TABLE if re.search(rf"^\| {row[0]}–.*slack · 空檔", SHEET, re.MULTILINE)
+    ]
+    assert len(rows) == len(TABLE)
+    assert sum(end - begin for begin, end, *_ in slack) == 10
+    assert all(row[3] == "–" for row in slack)
+    minute = None
+    for cell in WORKSHOP.cells:
+        heading = re.match(r"## Minute (\d+)", cell.source)
+        minute = int(heading[1]) if heading else minute
+        if minute in [begin for begin, *_ in slack]:
+            assert not cell.source.startswith(("!", "%%writefile")), cell.source[:80]
+    told = re.findall(r"minutes? (\d+–\d+) and (\d+–\d+)", SHEET)
+    assert told == [tuple(f"{begin}–{end}" for begin, end, *_ in slack)]
 
 
 def test_each_slide_stands_in_the_block_of_its_minute() -> None:
@@ -127,6 +147,63 @@ def test_at_most_three_lines_are_typed_at_a_time() -> None:
         if typed:
             counts[cell.source.split()[1]] = sum(map(int, typed))
     assert counts == {"single.py": 3, "average.py": 3, "ddp.py": 3}
+
+
+def written(notebook: NotebookNode) -> dict[str, str]:
+    """Program → its text, as a cell of the notebook writes it."""
+    cells = [cell.source.partition("\n") for cell in notebook.cells]
+    return {line.split()[1]: text for line, _, text in cells if line.startswith("%%writefile ")}
+
+
+def test_who_is_late_takes_the_finished_program_with_one_line(tmp_path: Path) -> None:
+    """Behind each exercise, and only when the line is made to run."""
+    here = written(WORKSHOP)
+    finished = written(SOLVED)
+    open_ones = [name for name, text in here.items() if "your code here" in text]
+    assert open_ones == ["single.py", "average.py", "ddp.py"]
+    cells = [cell.source for cell in WORKSHOP.cells]
+    for name in open_ones:
+        place = next(
+            n for n, source in enumerate(cells) if source.startswith(f"%%writefile {name}")
+        )
+        folded, line = WORKSHOP.cells[place + 1 : place + 3]
+        assert folded.metadata.jupyter.source_hidden
+        assert folded.metadata["_kg_hide-input"]
+        assert folded.source == f"%%writefile finished_{name}\n{finished[name]}"
+        told, command = line.source.splitlines()
+        assert told.startswith("# Behind?") and command.startswith("# !cp ")
+        assert cells[place + 3].startswith("!torchrun") and f" {name}" in cells[place + 3]
+        (tmp_path / name).write_text(here[name])
+        (tmp_path / f"finished_{name}").write_text(finished[name])
+        subprocess.run(command.removeprefix("# !"), shell=True, cwd=tmp_path, check=True)
+        assert (tmp_path / name).read_text() == finished[name]
+    assert not any("Behind?" in cell.source for cell in SOLVED.cells if cell.cell_type == "code")
+
+
+def test_the_first_cell_leads_to_the_solved_twin_from_wherever_it_was_opened() -> None:
+    links = re.findall(r"\]\(([^)]*solutions/workshop\.ipynb)\)", FIRST)
+    elsewhere, beside, in_chinese = links
+    assert in_chinese == beside
+    assert (ROOT / "notebooks" / beside).exists()
+    assert re.fullmatch("https://github.com/.*/notebooks/solutions/workshop.ipynb", elsewhere)
+
+
+def facts(text: str) -> tuple[list[str], list[str]]:
+    """The code and measured numbers in a text, and its other numbers."""
+    code = re.findall(r'`[^`]+`|data-run="[^"]*"', text)
+    rest = re.sub(r"`[^`]+`|<span.*?</span>|\([^ )]*\)", "", text)
+    return sorted(code), sorted(re.findall(r"(?<![\w.])\d+", rest))
+
+
+def test_both_languages_state_the_same_conditions() -> None:
+    blocks = re.split(r"\n\s*\n", SHEET.strip())
+    blocks = [block for block in blocks if not block.startswith(("#", "|"))]
+    pairs = list(zip(blocks[::2], blocks[1::2], strict=True))
+    assert len(pairs) >= SHEET.count("\n## ")
+    boxes = re.findall(r"^- \[ \] (.+?) · (.+)$", DAY_BEFORE, re.MULTILINE)
+    assert len(boxes) == DAY_BEFORE.count("- [ ]") == 9
+    for english, chinese in [*pairs, *boxes]:
+        assert facts(english) == facts(chinese), english
 
 
 @pytest.mark.parametrize("name", ["run-sheet", "day-before"])
