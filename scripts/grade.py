@@ -33,10 +33,12 @@ from run_processes import Work, guarded
 ROOT = Path(__file__).resolve().parents[1]
 WARNING = """\
 This runs code that students wrote. Each notebook runs in a sandbox: without a network, without your
-files and settings (it reads Python, its packages and this system's programs), and within {limits}.
+files and settings (it reads Python, its packages and this system's programs), and within
+{limits}.
 The sandbox keeps mistakes and ordinary mischief away from this machine. It is no defence against
 a hole in the Linux kernel. And the checks run beside the student's code: who reads them and sets
-out to deceive them can. Look at answers that surprise you."""
+out to deceive them can. Look at answers that surprise you.
+"""
 
 
 def arguments() -> argparse.Namespace:
@@ -93,7 +95,11 @@ class Grader:
         if self.stopped.is_set():
             return
         self.bar.set_postfix_str(submission.student)
-        made = self.grade(submission, str(number))
+        try:
+            made = self.grade(submission, str(number))
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            # No notebook is known that does this; one that does must not stop the others.
+            made = row(submission, Verdict(notes=[f"not graded: {error!r}"]), 0)
         if self.stopped.is_set():
             return  # it was broken off
         with self.lock:

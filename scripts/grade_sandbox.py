@@ -60,7 +60,10 @@ class Sandbox:
     def start(self, codes: list[str], *inside: object) -> subprocess.Popen:
         (self.folder / "root").mkdir(parents=True)
         (self.folder / "cells.json").write_text(json.dumps(codes))
-        with (self.folder / "cells.json").open() as cells, self.messages.open("w") as messages:
+        with (
+            (self.folder / "cells.json").open() as cells,
+            (self.folder / "messages").open("w") as messages,
+        ):
             return subprocess.Popen(
                 self.command(*inside),
                 env=environment() | self.work.environment(),
@@ -69,10 +72,11 @@ class Sandbox:
                 stderr=messages,
             )
 
-    @property
-    def messages(self) -> Path:
-        """What the sandbox says when it cannot be made."""
-        return self.folder / "messages"
+    def failed(self, process: subprocess.Popen) -> str:
+        """Why the sandbox could not be made, or was left; "" when it came to its end."""
+        lines = (self.folder / "messages").read_text().strip().splitlines()
+        last = lines[-1][:200] if lines else f"it ended with code {process.returncode}"
+        return last if process.returncode else ""
 
     def probe(self) -> str:
         """Try it out with nothing in it: "" or why it cannot be made here."""
@@ -80,7 +84,7 @@ class Sandbox:
             return "there is no `unshare`"
         process = self.start([], PYTHON, "-c", "")
         process.communicate()
-        return self.messages.read_text().strip() if process.returncode else ""
+        return self.failed(process)
 
     def run(self, codes: list[str], stopped: threading.Event) -> Outcome:
         """Run cells to their end, a limit, or the moment when `stopped` is set."""
@@ -98,8 +102,5 @@ class Sandbox:
         ear.join(10)
         process.stdout.close()
         outcome.seconds = time.monotonic() - began
-        if process.returncode and not problem:
-            said = self.messages.read_text().strip().splitlines()
-            problem = said[-1][:200] if said else f"it ended with code {process.returncode}"
-        outcome.problem = problem or outcome.problem
+        outcome.problem = problem or self.failed(process) or outcome.problem
         return outcome
