@@ -443,7 +443,7 @@ def test_the_page_says_who_is_stuck_where(graded: Class):
     students = sum(row["lesson"] == "01_first" for row in graded.rows().values())
     assert f"<td>{solved}/{students}<br>" in page
     assert "<pre>twice 1: 1 ✗ not yet" in page
-    assert "exercise 1 · 練習 1" in page
+    assert "exercise 1<br>練習 1" in page
 
 
 def test_it_says_beforehand_that_it_runs_what_students_wrote(graded: Class):

@@ -6,10 +6,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from grade_lessons import Lesson, load
+from grade_lessons import Lesson, load, stubs
 from grade_match import CHANGED, UNREADABLE, WHOLE, Answer, answers, extract
 from grade_notebook import GUARD, Step, steps
-from grade_read import Cell
+from grade_read import Cell, read
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = {lesson.name: lesson for lesson in load(ROOT)}
@@ -119,3 +119,15 @@ def test_a_cell_without_our_lines_is_taken_whole():
     place = next(iter(lesson.places.values()))
     answer = extract(place, "strides = {'y': (6, 1)}\nprint('✓')")
     assert answer == Answer(["strides = {'y': (6, 1)}", "print('✓')"], WHOLE)
+
+
+def test_a_line_to_hand_in_that_came_with_the_lesson_is_not_the_students(tmp_path: Path):
+    notebook = nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", as_version=4)
+    for name, marks in {"ours": "1· 2·", "same": "1· 2·", "own": "1✓ 2·"}.items():
+        line = f"00_start_here | {marks} | 0/2 | CPU | 1 min | 2026-01-01 00:00 UTC\n"
+        notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text=line)]
+        nbformat.write(notebook, tmp_path / f"{name}.ipynb")
+    lesson = Lesson(tmp_path / "ours.ipynb", stubs(ROOT))
+    assert read(tmp_path / "same.ipynb", tmp_path, [lesson]).hand_in == ""
+    told = read(tmp_path / "own.ipynb", tmp_path, [lesson]).hand_in
+    assert told.startswith("00_start_here | 1✓ 2·")
