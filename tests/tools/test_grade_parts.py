@@ -121,6 +121,13 @@ def test_a_cell_without_our_lines_is_taken_whole():
     assert answer == Answer(["strides = {'y': (6, 1)}", "print('✓')"], WHOLE)
 
 
+def test_a_check_that_was_copied_into_the_answer_does_not_end_it():
+    place = next(iter(LESSONS["01_tensors"].places.values()))
+    own = [*place.check, "more = 1"]
+    answer = extract(place, "\n".join([*place.fixed[0], *own, *place.check]))
+    assert solid(answer.lines) == solid([*place.fixed[0], *own])
+
+
 def test_a_line_to_hand_in_that_came_with_the_lesson_is_not_the_students(tmp_path: Path):
     notebook = nbformat.read(ROOT / "notebooks" / "00_start_here.ipynb", as_version=4)
     for name, marks in {"ours": "1· 2·", "same": "1· 2·", "own": "1✓ 2·"}.items():
