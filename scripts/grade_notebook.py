@@ -100,7 +100,7 @@ def verdict(
         found.marks[exercise] = mark
         if text:
             found.texts[exercise] = text
-    for number, answer in answers.items():
+    for number, answer in sorted(answers.items()):
         exercise = lesson.exercise(number)
         if answer.note:
             found.notes.append(f"exercise {exercise}: {answer.note}")
