@@ -59,6 +59,9 @@ outputs: build  ## run lessons and solutions one by one (they measure speed), an
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
 	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(ALL) $(LESSONS)
 
+grade: .venv/test  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
+	$(BIN)/python scripts/grade.py "$(DIR)" $(OPTIONS)
+
 lab: .venv/run  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks
 
@@ -94,4 +97,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-kaggle/bin/python $(PIP) -r tests/kaggle-requirements.txt
 	@touch $@
 
-.PHONY: help run test check style test-all test-kaggle mutants launch-faults aborts faults bench programs build outputs kaggle lab
+.PHONY: help run test check style test-all test-kaggle mutants launch-faults aborts faults bench programs build outputs kaggle grade lab

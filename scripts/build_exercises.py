@@ -66,7 +66,8 @@ def point_out(cells: Cells) -> None:
 def next_one(cells: Cells) -> str:
     """The number of the first exercise in these cells; "" if there is none."""
     for _, cell in cells:
-        for heading in HEADING.findall(cell.source) if cell.cell_type == "markdown" else []:
+        headings = HEADING.findall(cell.source) if cell.cell_type == "markdown" else []
+        for heading in headings:
             if EXERCISE.match(heading):
                 return EXERCISE.match(heading)[1]
     return ""
@@ -85,24 +86,36 @@ def end(written: str) -> str:
     return f"{len(lines)}:{digest}"
 
 
-def checks(course: Course, cells: Cells, numbered: bool) -> dict[str, list[str]]:
-    """The checks of each exercise; not `numbered`, every check is an exercise, in its order."""
-    found: dict[str, list[str]] = {}
-    known: set[str] = set()
-    number = ""
-    for place, cell in cells:
+def judges(cells: list[NotebookNode], numbered: bool) -> dict[int, str]:
+    """The numbers of the cells that judge → the exercise that each judges.
+
+    Not `numbered`, every check is an exercise, in its order.
+    """
+    found: dict[int, str] = {}
+    exercise = ""
+    for number, cell in enumerate(cells):
         if cell.cell_type == "markdown":
             for heading in HEADING.findall(cell.source):
                 match = EXERCISE.match(heading)
-                number = match[1] if match else ""
+                exercise = match[1] if match else ""
         elif is_check(cell):
             if not numbered:
-                number = str(len(found) + 1)
-            if number:
-                check = end(course.written[place])
-                demand(check not in known, place, "another check ends with the same lines.")
-                known.add(check)
-                found.setdefault(number, []).append(check)
+                exercise = str(len(found) + 1)
+            if exercise:
+                found[number] = exercise
+    return found
+
+
+def checks(course: Course, cells: Cells, numbered: bool) -> dict[str, list[str]]:
+    """The checks of each exercise."""
+    found: dict[str, list[str]] = {}
+    known: set[str] = set()
+    for number, exercise in judges([cell for _, cell in cells], numbered).items():
+        place = cells[number][0]
+        check = end(course.written[place])
+        demand(check not in known, place, "another check ends with the same lines.")
+        known.add(check)
+        found.setdefault(exercise, []).append(check)
     return found
 
 

@@ -31,7 +31,8 @@ def clashes(exercise: list[str], later: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
 def test_no_later_cell_takes_a_name_from_an_exercise(path: Path) -> None:
-    solved, stubs = sections(path), sections(ROOT / "notebooks" / path.name)
+    solved = sections(path)
+    stubs = sections(ROOT / "notebooks" / path.name)
     headings = list(stubs)
     for number, heading in enumerate(headings):
         if sources(solved[heading]) == sources(stubs[heading]):
