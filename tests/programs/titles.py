@@ -10,9 +10,8 @@ import sys as _sys
 
 from IPython import get_ipython as _get_ipython
 
-# A telephone shows a picture 358 CSS pixels wide, and texts of 8 of them can be read. An inch of
-# the figure is 72 points: points / inches * 358 / 72 ≥ 8.
-_SMALLEST = 8 * 72 / 358
+# A telephone shows a picture 358 CSS pixels wide. A text of 72 points is as high as an inch.
+_SMALLEST = 8  # CSS pixels
 _HIGHEST = 6.5  # inches
 
 
@@ -30,11 +29,11 @@ def _complaints(figure) -> list[str]:
     found = []
     box = figure.get_tightbbox()  # inches: what a notebook shows, with 0.1 on each side
     width = box.width + 0.2
-    for text in figure.findobj(Text):
-        words = " ".join(text.get_text().split())
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text()]
+    for text in sorted(texts, key=Text.get_fontsize)[:1]:
         pixels = text.get_fontsize() / width * 358 / 72
-        if words and text.get_visible() and text.get_fontsize() / width < _SMALLEST:
-            found.append(f"“{words[:30]}” is {pixels:.1f} pixels high on a telephone")
+        if pixels < _SMALLEST:
+            found.append(f"“{text.get_text()[:30]}” is {pixels:.1f} pixels high on a telephone")
     for legend in figure.findobj(Legend):
         place = legend.get_window_extent()
         if any(place.overlaps(axes.bbox) for axes in figure.axes):
@@ -52,7 +51,7 @@ def _print_figures() -> None:
         figure = pyplot.figure(number)
         for title in _titles(figure):
             print(f"A figure's title: {title}")
-        for complaint in dict.fromkeys(_complaints(figure)):
+        for complaint in _complaints(figure):
             print(f"A figure's fault: {complaint}")
 
 

@@ -88,7 +88,7 @@ def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
 
 def test_a_picture_keeps_the_colours_of_its_lines() -> None:
     """The pictures of this course use four colours and black, often in thin lines."""
-    wanted = ["#2563eb", "#ea580c", "#059669", "#9ca3af", "black"]
+    wanted = ["#2563eb", "#ea580c", "#216656", "#8b929e", "black"]
     figure = Figure(figsize=(7, 3.6), dpi=110)
     ax = figure.subplots()
     for height, color in enumerate(wanted):

@@ -22,6 +22,8 @@ def test_the_workshop_takes_each_program_and_parameter_once_in_lesson_order(cour
         "%%writefile launch.py",
         "from launch import failure, result",
         "%%writefile tools.py",
+        "%%writefile finished_tools.py",  # its exercise is open
+        "# Behind? Take away the # in the next line, run this cell, and go on with the launch.",
         "%%writefile alpha.py",
         "!torchrun --standalone --nproc-per-node=2 alpha.py --steps {STEPS // 1}",
         'alpha = result("alpha")',
@@ -35,8 +37,18 @@ def test_the_workshop_takes_each_program_and_parameter_once_in_lesson_order(cour
     assert [cell.source for cell in tagged] == [dials]
     assert workshop.metadata.course.quick == {"STEPS": 1}
     for name in ("workshop", "solutions/workshop"):
-        [tools] = [text for text in course.code(name) if "tools.py" in text]
+        [tools] = [text for text in course.code(name) if text.startswith("%%writefile tools.py")]
         assert ("return 0" in tools) == (name == "workshop")
+
+
+def test_behind_an_open_exercise_the_workshop_has_the_finished_program_and_a_way_to_it(course):
+    [solved] = [text for text in course.code("solutions/workshop") if "tools.py" in text]
+    code = course.code("workshop")
+    place = next(n for n, text in enumerate(code) if text.startswith("%%writefile tools.py"))
+    assert code[place + 1] == solved.replace("tools.py", "finished_tools.py", 1)
+    assert code[place + 2].endswith("\n# !cp finished_tools.py tools.py")
+    for name in ("01_first", "solutions/01_first", "solutions/workshop"):
+        assert "finished_" not in "".join(course.code(name)), name
 
 
 LIVE = "    # BEGIN LIVE\n    total = 0\n    # STUB total = 1\n    # END LIVE\n"

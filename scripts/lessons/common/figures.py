@@ -28,7 +28,7 @@ PHASES["communication"] = PHASES["all-reduce"]
 plt.rcParams.update(
     {
         "figure.figsize": (6.2, 3.4),
-        "figure.dpi": 110,
+        "figure.dpi": 100,
         "font.size": 11,
         "axes.titlesize": 12,
         "xtick.labelsize": 10.5,
@@ -42,6 +42,7 @@ plt.rcParams.update(
         "axes.grid": True,
         "axes.axisbelow": True,
         "grid.color": LINES,
+        "hatch.color": "black",
         "legend.frameon": False,
         "lines.linewidth": 2,
         "figure.constrained_layout.use": True,
