@@ -1,6 +1,6 @@
-"""Every kernel of run.py runs this ahead of the notebook: pictures get an alternative text.
+"""Every kernel that run.py starts runs this ahead of the notebook: pictures tell what they show.
 
-It goes into the output's metadata, where nbconvert reads it, and says what the figure itself says:
+It goes into the output's metadata, where nbconvert reads it, and says what the figure says:
 titles, axes, what is in the legend, and the words in a drawing without axes.
 """
 

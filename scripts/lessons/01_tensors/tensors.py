@@ -94,7 +94,7 @@ def draw(ax: Axes, tensor: torch.Tensor, name: str) -> None:
         arrow(ax, jump, -0.55, 0.5, "black")
 
     ax.text(STORAGE - 0.7, 0, "storage", ha="right", va="center", fontsize=11)
-    ax.set(xlim=(-0.6, STORAGE + cells), ylim=(-2.6, 1.4))
+    ax.set(xlim=(-0.6, STORAGE + cells), ylim=(-len(rows) + 0.2, 1.4))
     shape = tuple(tensor.shape)
     facts = f"shape {shape}, stride {tensor.stride()}, offset {starts[0]}"
     ax.set_title(f"{name}   {facts}", fontsize=11)
