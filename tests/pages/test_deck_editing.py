@@ -125,7 +125,7 @@ def test_too_much_text_is_said_while_one_edits(context: BrowserContext):
     press(page, "e")
     warning = page.locator("#banner .much:visible")
     assert not warning.count()
-    text = page.locator("section.on .rows [lang=en]").first
+    text = page.locator("section.on .rows [lang=en]").last
     text.click()
     page.keyboard.press("End")
     page.keyboard.type(" word" * 80)
