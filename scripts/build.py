@@ -114,6 +114,8 @@ def write_all(course: Course, check: bool, force: bool) -> int:
             write(path, files[path])
         outcome = "not what would be built: run `make build`" if check else "written"
         print(f"{course.name(path)}: {outcome}")
+    if check and publish_list.reminder(course.listed):
+        print(publish_list.reminder(course.listed))
     built = [p for p in course.notebooks.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts]
     orphans = [path for path in built if path not in files]
     for path in orphans:

@@ -15,7 +15,11 @@ from build_grammar import HERE, WRITE, Cells, demand, tags
 from build_lessons import EXERCISE
 
 CALL = "handin.line()"
-POINTER = re.compile(r"\n\nYour code goes into the cell below.*\n\n請寫在下面這一格.*\Z")
+HEADING = re.compile(r"^#+ .*", re.MULTILINE)
+POINTER = re.compile(
+    r"\n\n(?:Your code goes into|First run) the cell below.*"
+    r"\n\n(?:請寫在|先照原樣執行)下面這一格.*\Z"
+)
 
 
 def lines_of(cell: NotebookNode) -> list[int]:
@@ -23,25 +27,49 @@ def lines_of(cell: NotebookNode) -> list[int]:
     return [number for number, text in enumerate(cell.source.splitlines(), 1) if HERE in text]
 
 
+def pointer(name: str, numbers: list[int], later: str) -> str:
+    """In which lines of the program below to write; `later`: the exercise that will ask for it."""
+    english = f"line{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
+    chinese = "、".join(map(str, numbers))
+    if later:
+        return (
+            f"\n\nFirst run the cell below, `{name}`, as it is: Exercise {later}, further down, "
+            f"will ask you to write in its {english}, after ▼▼▼."
+            f"\n\n先照原樣執行下面這一格 `{name}`："
+            f"後面的練習 {later} 會請你寫在第 {chinese} 行，▼▼▼ 之後。"
+        )
+    return (
+        f"\n\nYour code goes into the cell below, `{name}`: {english}, after ▼▼▼."
+        f"\n\n請寫在下面這一格 `{name}` 的第 {chinese} 行，▼▼▼ 之後。"
+    )
+
+
 def point_out(cells: Cells) -> None:
     """Where a program has an exercise, the text above it says in which lines of the cell."""
+    cells = list(cells)
     above = None
-    for _, cell in cells:
+    inside = False  # an exercise's section
+    for place, (_, cell) in enumerate(cells):
         if cell.cell_type == "markdown":
             cell.source = POINTER.sub("", cell.source)
+            for heading in HEADING.findall(cell.source):
+                inside = bool(EXERCISE.match(heading))
             above = cell
             continue
-        numbers = lines_of(cell) if WRITE.match(cell.source) else []
+        program = WRITE.match(cell.source)
+        numbers = lines_of(cell) if program else []
         if numbers and above:
-            name = WRITE.match(cell.source)[1]
-            shown = " and ".join(map(str, numbers))
-            lines = f"line{'s' * (len(numbers) > 1)} {shown}"
-            english = f"Your code goes into the cell below, `{name}`: {lines}, after ▼▼▼."
-            chinese = (
-                f"請寫在下面這一格 `{name}` 的第 {'、'.join(map(str, numbers))} 行，▼▼▼ 之後。"
-            )
-            above.source += f"\n\n{english}\n\n{chinese}"
-        above = None if cell.cell_type == "code" and WRITE.match(cell.source) else above
+            above.source += pointer(program[1], numbers, "" if inside else next_one(cells[place:]))
+        above = None if program else above
+
+
+def next_one(cells: Cells) -> str:
+    """The number of the first exercise in these cells; "" if there is none."""
+    for _, cell in cells:
+        for heading in HEADING.findall(cell.source) if cell.cell_type == "markdown" else []:
+            if EXERCISE.match(heading):
+                return EXERCISE.match(heading)[1]
+    return ""
 
 
 def is_check(cell: NotebookNode) -> bool:
@@ -64,7 +92,7 @@ def checks(course: Course, cells: Cells, numbered: bool) -> dict[str, list[str]]
     number = ""
     for place, cell in cells:
         if cell.cell_type == "markdown":
-            for heading in re.findall(r"^#+ .*", cell.source, re.MULTILINE):
+            for heading in HEADING.findall(cell.source):
                 match = EXERCISE.match(heading)
                 number = match[1] if match else ""
         elif is_check(cell):

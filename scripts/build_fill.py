@@ -17,7 +17,8 @@ from build_routes import routes_table
 from build_tables import Errors, lessons_table, titles
 
 CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
-ADDRESS = re.compile(r'(<code data-address="(\w+)">).*?(</code>)')
+ADDRESS = re.compile(r'(<code [^>]*?data-address="(\w+)">).*?(</code>)')
+CODE_OF_CLASS = re.compile(r'(<p class="qr" data-address="class">).*?(</p>)', re.DOTALL)
 LESSONS = re.compile(r'(<ol class="notebooks">\n).*?(</ol>)', re.DOTALL)
 NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
 
@@ -62,13 +63,27 @@ def filled_page(course: Course, path: Path) -> str:
     def address(match: re.Match) -> str:
         known = publish_list.typed(course.listed)
         demand(match[2] in known, place, f"no address “{match[2]}”: {', '.join(known)}.")
-        return match[1] + known[match[2]] + match[3]
+        return match[1] + html.escape(known[match[2]], quote=False) + match[3]
+
+    def code_of_class(match: re.Match) -> str:
+        return match[1] + drawn(course.listed.get("class_url", "")) + match[2]
 
     def lessons(match: re.Match) -> str:
         return match[1] + lesson_items(course) + match[2]
 
     text = NUMBER.sub(number, CODE.sub(code, path.read_text()))
-    return LESSONS.sub(lessons, ADDRESS.sub(address, text))
+    text = CODE_OF_CLASS.sub(code_of_class, ADDRESS.sub(address, text))
+    return LESSONS.sub(lessons, text)
+
+
+def drawn(address: str) -> str:
+    """An address as a QR code in SVG, for paper; the deck draws its own, as it can be edited."""
+    if not address:
+        return ""
+    import segno  # takes a moment
+
+    code = segno.make(address, error="m", micro=False)
+    return code.svg_inline(border=4, omitsize=True, dark="#000", light="#fff")
 
 
 def lesson_items(course: Course) -> str:

@@ -142,7 +142,16 @@ def typed(listed: dict) -> dict[str, str]:
     """Addresses as a class reads them from a slide and types them."""
     kernel = settings(listed, "notebooks/workshop.ipynb")
     workshop = f"kaggle.com/code/{listed['owner']}/{kernel.get('slug', '')}"
-    return {"workshop": workshop, "course": f"github.com/{listed['repository']}"}
+    own = listed.get("class_url", "").removeprefix("https://")
+    return {"workshop": workshop, "course": f"github.com/{listed['repository']}", "class": own}
+
+
+def reminder(listed: dict) -> str:
+    """One line for a teacher who has not yet said where the class begins; empty otherwise."""
+    if "class_url" in listed:
+        return ""
+    gain = "with it the slides and the handout show your class's address, large and as a QR code"
+    return f"{NAME} has no class_url: {gain}."
 
 
 def badges(listed: dict, code_file: str, named: bool = False) -> str:

@@ -20,6 +20,7 @@ from run_processes import Work
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 PAPERMILL = Path(__file__).with_name("run_papermill.py")
+ALT = Path(__file__).with_name("run_alt.py")
 LAST = 20  # how many lines of what a failing cell printed are told
 REPORT = re.compile(r"E\d{4} (?:\S+ \d+ \S+:\d+\] ?)?")  # how a line of torchrun's report begins
 NOT_OURS = {"papermill-error-cell-tag", FORKED}  # tags of cells that the lesson does not have
@@ -113,6 +114,9 @@ class Run:
     def __call__(self, stopped: threading.Event) -> None:
         """Run it to its end, its first error or the moment when `stopped` is set."""
         self.home.mkdir(parents=True)
+        startup = self.folder / "ipython" / "profile_default" / "startup"
+        startup.mkdir(parents=True)
+        shutil.copy(ALT, startup)
         log = self.folder / "log"
         began = time.monotonic()
         with log.open("w") as file:
@@ -147,6 +151,7 @@ class Run:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         here = str(self.folder)  # also for what a killed program leaves behind
         ours = {"PATH": path, "TMPDIR": here, "JUPYTER_RUNTIME_DIR": here}
+        ours["IPYTHONDIR"] = str(self.folder / "ipython")  # with our startup file, not the user's
         return os.environ | ours | self.work.environment(self.part)
 
     def watch(self, process: subprocess.Popen, stopped: threading.Event) -> bool:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 
 from build_launches import launch_of
 from build_outputs import keep_outputs
@@ -42,6 +44,7 @@ def bring_back(run: Run) -> None:
     notebook.metadata.setdefault("course", nbformat.NotebookNode())
     ran = nbformat.v4.reads(json.dumps(run.read()))
     about = machine(run.home, run.busy) | {"seconds": launch_seconds(run.begun())}
+    tell_verdicts(ran)
     kept = keep_outputs(ran, notebook, about)
     # Tracebacks name files: keep the machine's own folders out. Only now is a path in one piece,
     # which may come in two pieces of a stream.
@@ -58,6 +61,27 @@ def bring_back(run: Run) -> None:
         path = ROOT / "assets" / "errors.md"
         write(path, merged(path.read_text() if path.exists() else "", table))
     print(f"{run.name}: outputs of {kept} cells taken")
+
+
+def tell_verdicts(ran: NotebookNode) -> None:
+    """Add to the alternative texts of each section's pictures what its verdicts have printed."""
+    section: list[NotebookNode] = []
+    for cell in [*ran.cells, new_markdown_cell("# The end")]:
+        if cell.cell_type == "markdown" and re.search(r"^#", cell.source, re.MULTILINE):
+            add_verdicts(section)
+            section = []
+        elif cell.cell_type == "code":
+            section.append(cell)
+
+
+def add_verdicts(section: list[NotebookNode]) -> None:
+    verdicts = [cell for cell in section if "verdict" in cell.metadata.get("tags", [])]
+    printed = [output.get("text", "") for cell in verdicts for output in cell.outputs]
+    lines = " ".join(" ".join(printed).split())
+    for output in [output for cell in section for output in cell.outputs]:
+        picture = output.get("metadata", {}).get("image/png", {})
+        if lines and "alt" in picture:
+            picture["alt"] += f" Printed: {lines}"
 
 
 def launch_seconds(cells: list[dict]) -> list[float]:

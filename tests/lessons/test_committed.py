@@ -36,6 +36,11 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
             "was not run": not cell.execution_count,
             "holds an error": any(output.output_type == "error" for output in cell.outputs),
             "holds a warning": "Warning" in text,
+            "has a picture without an alternative text": any(
+                "image/png" in output.get("data", {})
+                and not output.metadata.get("image/png", {}).get("alt")
+                for output in cell.outputs
+            ),
             "names a folder of the machine": re.search(r"/(tmp|home|root|work)/", text),
             "is longer than a screen": len(text.splitlines()) > long,
         }

@@ -1,10 +1,14 @@
-"""An exercise can be solved, and its check run again, after the whole lesson has been run."""
+"""Exercises: each has a check, which can be run again after the whole lesson has been run."""
 
+import re
 from pathlib import Path
 
 import pytest
 from slices import defined, parsed, used
 from whole import ROOT, SOLVED, sections, sources
+
+from build_grammar import tags
+from build_lessons import EXERCISE
 
 pytestmark = pytest.mark.quick
 
@@ -57,3 +61,12 @@ def test_no_later_cell_takes_a_name_from_an_exercise(path: Path) -> None:
 def test_another_meaning_is_noticed(later: str, found: set[str]) -> None:
     exercise = ["mine = sum(rows)", "print(mine)"]
     assert clashes(exercise, [later]) == found
+
+
+@pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
+def test_the_last_cell_counts_every_exercise(path: Path) -> None:
+    unsolved = sections(ROOT / "notebooks" / path.name)
+    named = [match[1] for match in map(EXERCISE.match, unsolved) if match]
+    [last] = [cell for cells in unsolved.values() for cell in cells if "hand-in" in tags(cell)]
+    counted = re.findall(r'^ +"(\d+)":', last.source, re.MULTILINE)
+    assert counted and (counted == named or not named)

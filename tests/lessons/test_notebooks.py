@@ -15,7 +15,7 @@ import pytest
 import stamps
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from whole import SOLVED, STRICT, TITLES, both, complaints, printed
+from whole import FAULT, SOLVED, STRICT, TITLES, both, complaints, printed
 
 import rooms
 
@@ -145,3 +145,28 @@ def test_a_check_of_the_class_that_praises_an_unsolved_exercise_is_noticed() -> 
     assert unsaid(ran(["A figure's title: ✗ not yet all five lines: 60%\n", *marks])) == []
     for number in range(len(OPEN)):
         assert unsaid(ran([*marks[:number], "✓ done\n", *marks[number + 1 :]]))
+
+
+def test_a_figure_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    look = rooms.program("figures").read_text()
+    drawn = {
+        "good": "figure, ax = plt.subplots()\nax.plot([1, 2], label='loss')\nlegend(figure)",
+        "small": "plt.subplots(figsize=(9, 3));",
+        "small words": "plt.subplots()[1].text(0.5, 0.5, 'tiny', fontsize=9);",
+        "covered": "ax = plt.subplots()[1]\nax.plot([1, 2], label='loss')\nax.legend();",
+        "high": "plt.subplots(figsize=(6.2, 7));",
+    }
+    first = [TITLES.read_text(), f"%%writefile figures.py\n{look}"]
+    first.append("from figures import legend, plt")
+    cells = [new_code_cell(source) for source in [*first, *drawn.values()]]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "figures.ipynb")
+    convert = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
+    inplace = [*convert, "--inplace", "figures.ipynb"]
+    subprocess.run(inplace, check=True, capture_output=True, timeout=120, cwd=tmp_path)
+    ran = nbformat.read(tmp_path / "figures.ipynb", as_version=4).cells[len(first) :]
+    said = dict(zip(drawn, map(printed, ran), strict=True))
+    assert said["good"] == ""
+    assert all(line.startswith(FAULT) for text in said.values() for line in text.splitlines())
+    assert "“0.0” is 5." in said["small"] and "“tiny” is 7." in said["small words"]
+    assert "a legend stands over the data" in said["covered"]
+    assert "7.1 inches high" in said["high"]

@@ -27,9 +27,13 @@ def cell(text: str, *tags: str, count: int | None = 1):
         (cell("✓\n3 ranks – not yet\n"), ["cell 1 is solved, and prints “3 ranks – not yet”"]),
         (cell("A figure's title: not learnt yet"), ["cell 1 is solved, and prints “A figure's"]),
         (cell("3 ranks – not yet\n", UNSOLVED), []),
+        (
+            cell("A figure's fault: 8 inches high\n", UNSOLVED),
+            ["cell 1: A figure's fault: 8 inches"],
+        ),
         (cell("", count=None), ["cell 1 was not run"]),
     ],
-    ids=["solved", "not yet", "a figure", "unsolved", "not run"],
+    ids=["solved", "not yet", "a figure", "unsolved", "a fault", "not run"],
 )
 def test_a_solved_notebook_does_not_say_not_yet(ran, said: list[str]) -> None:
     found = complaints(new_notebook(cells=[ran]))

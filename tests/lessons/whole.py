@@ -23,6 +23,7 @@ FILTERS = [f"error::{kind}" for kind in DEPRECATED] + [f"ignore:{text}" for text
 STRICT = f'__import__("os").environ["PYTHONWARNINGS"] = {",".join(FILTERS)!r}'
 
 UNSOLVED = "unsolved"  # the tag of cells that may say so
+FAULT = "A figure's fault: "  # what tests/programs/titles.py begins a complaint with
 NOT_YET = re.compile(r"\bnot (?:\w+ )?yet\b")  # what the check of an exercise says until it is done
 
 
@@ -57,8 +58,8 @@ def both(solved: Path, folder: Path) -> Path:
     """Write the solved notebook and, behind it, the unsolved sections that differ.
 
     The workshop is unsolved only, as a class begins it: solved, its programs are those of the
-    lessons. In all of them deprecations are errors, and the title of a figure is printed, too, when
-    it says that something is not yet done.
+    lessons. In all of them deprecations are errors, and what figures say is printed, too, when a
+    title says that something is not yet done, or when nobody could read it.
     """
     stubs = sections(ROOT / "notebooks" / solved.name)
     cells = [new_code_cell(TITLES.read_text())]
@@ -88,13 +89,17 @@ def printed(cell: NotebookNode) -> str:
 
 
 def complaints(ran: NotebookNode) -> list[str]:
-    """What a notebook that ran to its end has wrong: a solved cell that says that it is not."""
+    """What a notebook that ran to its end has wrong: a solved cell that says that it is not, a
+    figure that cannot be read.
+    """
     found = []
     for number, cell in enumerate(ran.cells, 1):
         if cell.cell_type != "code":
             continue
         if not cell.execution_count:
             found.append(f"cell {number} was not run: {cell.source[:80]}")
+        faults = [line for line in printed(cell).splitlines() if line.startswith(FAULT)]
+        found += [f"cell {number}: {line}" for line in faults]
         if UNSOLVED not in cell.metadata.get("tags", []):
             lines = [line for line in printed(cell).splitlines() if NOT_YET.search(line)]
             found += [f"cell {number} is solved, and prints “{line}”" for line in lines]

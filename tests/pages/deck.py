@@ -13,6 +13,7 @@ STEPS = sum(map(int, re.findall(r'data-steps="(\d+)"', SOURCE)))
 RING = 11  # the slide with the stepped picture
 SCREEN = {"width": 1280, "height": 720}
 LANGUAGES = ["both", "en", "zh"]
+ADDRESS = "kaggle.com/code/a-teacher/distributed-pytorch-workshop"  # of a class
 
 
 def script(name: str) -> str:
@@ -28,6 +29,14 @@ def open_deck(
     for _ in range(LANGUAGES.index(language)):
         page.keyboard.press("l")
     return page
+
+
+def addressed(folder: Path, address: str = ADDRESS) -> Path:
+    """A copy of the deck with the class's address, whatever the file itself has there."""
+    copy = folder / "addressed.html"
+    place = r'(<code data-address="class">).*?(</code>)'
+    copy.write_text(re.sub(place, rf"\g<1>{address}\g<2>", SOURCE))
+    return copy
 
 
 def at(page: Page) -> int:

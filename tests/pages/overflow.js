@@ -1,4 +1,4 @@
-// Boxes of a slide that stand outside of it or behind the buttons, and texts wider than their box.
+// Boxes of a slide that stand outside of it or behind the buttons, and texts larger than their box.
 (slide) => {
     const box = slide.getBoundingClientRect();
     const bar = document.querySelector("nav").getBoundingClientRect();
@@ -14,7 +14,8 @@
         const text = e.innerText && !e.children.length;
         const covered = !phone && text && right > bar.left && bottom > bar.top;
         const inline = e.closest("svg") || getComputedStyle(e).display === "inline";
-        const cut = !inline && e.innerText && e.scrollWidth > e.clientWidth + 1;
+        const larger = e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 4;
+        const cut = !inline && e.innerText && larger;
         if (out || covered || cut) problems.push(`${e.tagName}.${e.className} ${e.textContent}`);
     }
     return problems;

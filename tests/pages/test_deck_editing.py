@@ -3,8 +3,8 @@
 import difflib
 from pathlib import Path
 
-from deck import COUNT, DECK, SOURCE, at, exported, open_deck, press, script
-from playwright.sync_api import BrowserContext, Dialog, Page
+from deck import COUNT, DECK, LANGUAGES, SOURCE, STEPS, at, exported, open_deck, press, script
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page
 
 
 def test_an_export_without_edits_is_the_file_byte_for_byte(page: Page):
@@ -118,3 +118,59 @@ def test_what_is_pasted_or_dropped_is_plain(page: Page, context: BrowserContext)
     }"""
     inserts = page.locator(".lead:visible").first.evaluate(drop)
     assert not inserts, "the browser would insert what is dropped"
+
+
+def test_too_much_text_is_said_while_one_edits(context: BrowserContext):
+    page = open_deck(context, slide=5)
+    press(page, "e")
+    warning = page.locator("#banner .much:visible")
+    assert not warning.count()
+    text = page.locator("section.on .rows [lang=en]").first
+    text.click()
+    page.keyboard.press("End")
+    page.keyboard.type(" word" * 80)
+    assert warning.count() == 2
+    edge = page.locator("section.on").evaluate("s => getComputedStyle(s).outlineStyle")
+    assert edge == "solid"
+    page.keyboard.press("Control+End")
+    assert page.locator("section.on").evaluate("s => s.scrollTop") == 0
+    press(page, "PageDown")
+    assert not warning.count()
+    press(page, "PageUp")
+    assert warning.count() == 2
+    page.keyboard.press("Escape")
+    assert "Too much text on slide 5" in page.locator("#toast").inner_text()
+    press(page, "e")
+    text.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("Short")
+    assert not warning.count()
+
+
+def test_no_slide_is_too_full_as_it_is(context: BrowserContext):
+    for language in LANGUAGES:
+        page = open_deck(context, language=language)
+        page.keyboard.press("e")
+        for _ in range(COUNT + STEPS - 1):
+            assert not page.locator("#banner .much:visible").count(), (language, at(page))
+            page.keyboard.press("PageDown")
+
+
+def test_fingers_can_export_and_end_editing(browser: Browser):
+    tablet = {"width": 1024, "height": 768}
+    with browser.new_context(viewport=tablet, has_touch=True) as context:
+        page = open_deck(context)
+        page.get_by_role("button", name="Edit").tap()
+        title = page.locator("h1 [lang=en]:visible")
+        title.tap()
+        page.keyboard.type("New ")
+        export = page.locator("#export")
+        done = page.locator("#done")
+        for button in (export, done):
+            assert button.bounding_box()["height"] >= 44
+        with page.expect_download() as download:
+            export.tap()
+        assert "New " in Path(download.value.path()).read_text()
+        done.tap()
+        assert not page.locator("#banner").is_visible()
+        assert not page.locator("[contenteditable]").count()

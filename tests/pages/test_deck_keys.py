@@ -1,7 +1,9 @@
 """The deck in a real browser: every key, button and finger, and what they show."""
 
 import re
+from itertools import pairwise
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from deck import COUNT, RING, SOURCE, STEPS, at, open_deck, press
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -12,6 +14,8 @@ def test_keys_move_the_slides(page: Page):
     assert press(page, "ArrowLeft") == press(page, "PageUp") == press(page, "Home") == 1
     assert [press(page, key) for key in ("ArrowRight", "Space", "PageDown")] == [2, 3, 4]
     assert [press(page, key) for key in ("ArrowLeft", "PageUp", "End")] == [3, 2, COUNT]
+    assert [press(page, key) for key in ("ArrowUp", "Shift+Space")] == [COUNT - 1, COUNT - 2]
+    assert [press(page, key) for key in ("ArrowDown", "Space")] == [COUNT - 1, COUNT]
     assert press(page, "ArrowRight") == press(page, "PageDown") == COUNT
     assert press(page, "Home") == 1
     page.keyboard.press("Control+ArrowRight")
@@ -179,6 +183,141 @@ def test_a_reload_keeps_language_step_and_clock(context: BrowserContext):
     assert caption.inner_text() == "2 / 4"
 
 
+def test_the_presenter_sees_the_next_step(context: BrowserContext):
+    page = open_deck(context, slide=RING)
+    view = open_presenter(page)
+    coming = view.locator("section").nth(1)
+    numbers = coming.locator(".captions .value:visible")
+    for step in range(1, 5):
+        assert numbers.inner_text() == f"{step} / 4"
+        page.keyboard.press("ArrowRight")
+    assert coming.locator("h1").inner_text().startswith("Three lines")
+    press(page, "Home")
+    for _ in range(RING - 2):
+        page.keyboard.press("ArrowRight")
+    assert numbers.inner_text() == "0 / 4"
+
+
+def test_help_and_editing_from_the_presenters_window(context: BrowserContext):
+    page = open_deck(context, slide=3)
+    view = open_presenter(page)
+    view.keyboard.press("?")
+    assert view.locator("#help").is_visible()
+    assert not page.locator("#help").is_visible()
+    sizes = "parts => parts.map(part => parseFloat(getComputedStyle(part).fontSize))"
+    assert min(view.locator("#help :is(th, td, kbd)").evaluate_all(sizes)) >= 20
+    view.keyboard.press("Escape")
+    assert not view.locator("#help").is_visible()
+    view.keyboard.press("?")
+    view.locator("#help").click()
+    assert not view.locator("#help").is_visible()
+    view.keyboard.press("e")
+    assert page.locator("#banner").is_visible()
+    assert not view.locator("[contenteditable]").count()
+    view.keyboard.press("Escape")
+    assert not page.locator("#banner").is_visible()
+    assert at(page) == 3
+
+
+def colour(page: Page) -> str:
+    """Of the middle of the screen."""
+    return page.evaluate("""() => {
+        const top = document.elementFromPoint(innerWidth / 2, innerHeight / 2);
+        return getComputedStyle(top).backgroundColor;
+    }""")
+
+
+def test_a_black_screen(context: BrowserContext):
+    page = open_deck(context, slide=4)
+    view = open_presenter(page)
+    black = "rgb(0, 0, 0)"
+    assert colour(page) != black
+    for key, back in [("b", "b"), (".", "."), ("b", "ArrowRight"), (".", "Escape")]:
+        page.keyboard.press(key)
+        assert colour(page) == black
+        assert press(page, back) == 4
+        assert colour(page) != black
+    view.keyboard.press("b")
+    assert colour(page) == black
+    dimmed = "section => getComputedStyle(section).opacity"
+    assert view.locator("section").first.evaluate(dimmed) == "0.25"
+    page.mouse.click(300, 300)
+    assert colour(page) != black
+    assert press(page, "ArrowRight") == 5
+
+
+def test_a_number_and_enter_lead_to_a_slide(page: Page):
+    assert press(page, "1 2 Enter") == 12
+    assert press(page, "Enter") == 12
+    assert press(page, "9 9 Enter") == COUNT
+    assert press(page, "0 Enter") == 1
+    page.keyboard.press("o")
+    for key in "7":
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert at(page) == 7
+
+
+def test_a_bar_shows_how_far_the_class_is(page: Page):
+    width = "bar => bar.getBoundingClientRect().width"
+
+    def share() -> float:
+        return page.locator("#progress").evaluate(width) / 1280
+
+    seen = [share()]
+    for _ in range(COUNT + STEPS - 1):
+        page.keyboard.press("ArrowRight")
+        seen.append(share())
+    assert seen[0] == 0
+    assert seen[-1] == 1
+    assert all(earlier < later for earlier, later in pairwise(seen))
+
+
+def test_a_laser_dot_follows_the_pointer(context: BrowserContext):
+    page = open_deck(context, slide=3)
+    dot = page.locator("#laser")
+
+    def middle() -> tuple[float, float]:
+        box = dot.bounding_box()
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    page.mouse.move(300, 200)
+    assert not dot.is_visible()
+    page.keyboard.press("d")
+    assert middle() == pytest.approx((300, 200), abs=1)
+    page.mouse.move(640, 360)
+    assert middle() == pytest.approx((640, 360), abs=1)
+    page.keyboard.press("d")
+    assert not dot.is_visible()
+    page.keyboard.down("d")
+    page.wait_for_timeout(600)
+    assert dot.is_visible()
+    page.keyboard.up("d")
+    assert not dot.is_visible()
+
+    view = open_presenter(page)  # in its window one points at the copy of the slide
+    view.keyboard.press("d")
+    box = view.locator("section").first.bounding_box()
+    view.mouse.move(box["x"] + box["width"] / 4, box["y"] + box["height"] / 2)
+    assert middle() == pytest.approx((320, 360), abs=2)
+    coming = view.locator("section").nth(1).bounding_box()
+    view.mouse.move(coming["x"] + 50, coming["y"] + 50)
+    assert middle() == pytest.approx((320, 360), abs=2)
+
+
+def test_the_buttons_cover_no_slide_of_the_overview(page: Page):
+    bar = "document.querySelector('nav').getBoundingClientRect().bottom"
+    for key in ["o", "ArrowDown", "ArrowDown", "ArrowUp"]:
+        page.keyboard.press(key)
+    chosen = page.locator("section.on")
+    assert chosen.evaluate("s => [...s.parentElement.children].indexOf(s)") == 4
+    for key in ["End", "Home", "End", "ArrowUp", "ArrowUp", "ArrowUp"]:
+        page.keyboard.press(key)
+        assert chosen.evaluate(f"s => s.getBoundingClientRect().top >= {bar}")
+        assert chosen.evaluate("s => s.getBoundingClientRect().bottom <= innerHeight")
+
+
 def test_full_screen(page: Page):
     page.keyboard.press("f")
     page.wait_for_function("() => document.fullscreenElement === document.documentElement")
@@ -190,9 +329,9 @@ def test_help_lists_every_key(page: Page):
     page.keyboard.press("?")
     listed = set(page.locator("#help kbd").all_inner_texts())
     handled = re.search(r"^const keys = {(.*?)^};", SOURCE, re.MULTILINE | re.DOTALL)[1]
-    arrows = {"ArrowRight": "→", "ArrowLeft": "←"}
+    arrows = {"ArrowRight": "→", "ArrowLeft": "←", "ArrowDown": "↓", "ArrowUp": "↑"}
     names = arrows | {"PageDown": "PgDn", "PageUp": "PgUp", " ": "Space"}
-    shown = {"Ctrl", "⌘", "S", "Esc"}
+    shown = {"Ctrl", "⌘", "S", "Esc", "Shift", "Enter", "1", "2"}
     for word, sign in re.findall(r'(?:^|, )\s*(?:(\w+)|"(.)"):', handled, re.MULTILINE):
         key = word or sign
         shown.add(names.get(key, key.upper() if len(key) == 1 else key))
@@ -237,9 +376,15 @@ def test_help_is_legible_in_the_overview(page: Page):
 
 def test_a_key_that_composes_a_word_is_left_alone(page: Page):
     page.keyboard.press("e")
-    composing = "new KeyboardEvent('keydown', { key: 'Escape', isComposing: true })"
-    page.evaluate(f"document.dispatchEvent({composing})")
+    page.locator("h1 [lang=zh-TW]:visible").click()
+    send = """([key, more]) => document.activeElement.dispatchEvent(new KeyboardEvent(
+        "keydown", { key, bubbles: true, cancelable: true, ...more }))"""
+    for more in [{"isComposing": True}, {"keyCode": 229}]:  # Safari says only the second
+        for key in ("Escape", "Enter", "PageDown", "s"):
+            assert page.evaluate(send, [key, more]), "the input method does not get it"
     assert page.locator("#banner").is_visible()
+    assert at(page) == 1
+    assert not page.evaluate(send, ["Enter", {}])  # a plain Enter would break the line
 
 
 def test_notes_show_on_the_slide(page: Page):

@@ -92,13 +92,74 @@ def test_without_its_script_the_page_still_shows_all_slides(browser: Browser):
 
 
 @pytest.mark.parametrize("keys", ["o", "e n"])
-def test_print_gives_one_slide_a_page(page: Page, keys: str):
+def test_print_gives_a_page_to_each_slide_and_step(page: Page, keys: str):
     for key in keys.split():
         page.keyboard.press(key)
     pdf = page.pdf(prefer_css_page_size=True, print_background=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == COUNT
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == COUNT + STEPS
     # 1280 × 720 at 96 to the inch.
     assert set(re.findall(rb"/MediaBox\s*\[([^\]]*)\]", pdf)) == {b"0 0 960 540"}
+
+
+def test_paper_shows_every_step_of_the_ring(context: BrowserContext):
+    page = open_deck(context, slide=RING)
+    press(page, "ArrowRight ArrowRight")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    steps = page.locator("section.ring .captions > :visible .value")
+    assert steps.all_inner_texts() == [f"{step} / 4" for step in range(5)]
+    sums = page.locator("section.ring").evaluate_all(
+        "rings => rings.map(ring => ring.querySelectorAll('text.sum').length)"
+    )
+    assert sums == [0, 0, 3, 6, 9]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    assert page.locator("section").count() == COUNT
+    assert page.locator(".captions .value:visible").inner_text() == "2 / 4"
+    assert page.locator("section:visible").count() == 1
+
+
+def test_a_screen_higher_than_16_to_9_is_written_larger(page: Page):
+    size = "text => parseFloat(getComputedStyle(text).fontSize)"
+    text = page.locator(".rows [lang=en]").first
+    for width, height, pixels in [(1024, 576, 20.8), (1024, 768, 24)]:
+        page.set_viewport_size({"width": width, "height": height})
+        assert text.evaluate(size) == pytest.approx(pixels, abs=0.1)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_one_language_alone_is_written_larger(context: BrowserContext, language: str):
+    """Every text but titles and labels, against the same text beside the other language."""
+    sizes = """code => [...document.querySelectorAll(`section.on [lang^=${code}]`)]
+        .filter(text => !text.closest("header, .notes"))
+        .map(text => [parseFloat(getComputedStyle(text).fontSize), text.textContent])"""
+    page = open_deck(context)
+    beside = []
+    for slide in range(1, COUNT + 1):
+        beside += page.evaluate(sizes, language)
+        page.evaluate("show(current + 1)")
+        assert slide == COUNT or page.url.endswith(f"#/{slide + 1}")
+    page = open_deck(context, language=language)
+    alone = []
+    for _ in range(COUNT):
+        alone += page.evaluate(sizes, language)
+        page.evaluate("show(current + 1)")
+    assert len(alone) == len(beside) > 50
+    pairs = zip(alone, beside, strict=True)
+    assert not [text for (one, text), (both, _) in pairs if one <= both]
+
+
+def test_the_handout_is_written_in_10_points(context: BrowserContext):
+    page = open_deck(context, ROOT / "assets" / "handout.html")
+    page.emulate_media(media="print")
+    sizes = page.locator("main :is(p, li, td, span, h2)").evaluate_all(
+        "parts => parts.map(part => parseFloat(getComputedStyle(part).fontSize))"
+    )
+    assert min(sizes) >= 14  # pixels: 10.5 points
+    code = page.locator("code, pre").evaluate_all(
+        "parts => parts.map(part => parseFloat(getComputedStyle(part).fontSize))"
+    )
+    assert min(code) >= 13
 
 
 def test_the_handout_is_one_page_on_paper_and_fits_a_phone(context: BrowserContext):

@@ -147,23 +147,49 @@ def test_addresses_are_those_of_the_published_notebooks():
     right = {
         "workshop": f"kaggle.com/code/{listed['owner']}/{kernel['slug']}",
         "course": f"github.com/{listed['repository']}",
+        "class": listed.get("class_url", "").removeprefix("https://"),
     }
-    for page, count in [(SOURCE, 3), (HANDOUT, 2)]:
-        shown = re.findall(r'<code data-address="(\w+)">(.*?)</code>', page)
+    for page, count in [(SOURCE, 5), (HANDOUT, 3)]:
+        shown = re.findall(r'<code [^>]*?data-address="(\w+)">(.*?)</code>', page)
         assert dict(shown) == right
         assert len(shown) == count
         assert "href=" not in page.partition("<body>")[2]
 
 
+def test_a_step_of_data_parallel_has_the_lessons_parts_in_their_order():
+    slide = re.search(r'<ol class="dp">(.*?)</ol>', SOURCE, re.DOTALL)[1]
+    names = re.findall(r'<p class="name">(\w+)</p>', slide)
+    lesson = next((ROOT / "notebooks" / "src").glob("04_*.md")).read_text()
+    drawn = re.findall(r'\("([\w, \\]+)", "\w+", ".*?"\)', lesson)
+    assert names[:4] == drawn[:4] == ["scatter", "replicate", "apply", "gather"]
+    assert names[4:] == ["backward"]
+
+
+def test_the_five_lines_are_the_same_everywhere():
+    """On their slide, on the handout, and as lesson 03 names them."""
+    slide = re.search(r'<div class="lines">(.*?)</section>', SOURCE, re.DOTALL)[1]
+    five = [text for _, text in pieces(slide)]
+    assert "\n".join(five) == pieces(HANDOUT)[0][1]
+    names = ["zero_grad", "model(x)", "criterion", "backward", "step"]
+    assert all(name in line for name, line in zip(names, five, strict=True))
+    lesson = next((ROOT / "notebooks" / "src").glob("03_*.md")).read_text()
+    told = re.findall(r"^The heart of the next program.*|^下一支程式的核心.*", lesson, re.MULTILINE)
+    assert len(told) == 2
+    for paragraph in told:
+        assert re.findall(r"`([^`]*)`", paragraph)[:5] == names
+
+
 def test_one_file_written_by_hand():
-    """Slides, then the style, then at most 250 lines of script, and nothing to fetch."""
+    """Slides, the style, an encoder with its licence, then our script; nothing to fetch."""
     parts = ("<main>", "</main>", "<style>", "</style>", "<script>", "</script>")
     order = [SOURCE.index(part) for part in parts]
     assert order == sorted(order)
     assert SOURCE.endswith("</script></body></html>\n")
-    assert SOURCE.count("<script") == SOURCE.count("<style") == 1
-    script = SOURCE[order[4] : order[5]]
-    assert script.count("\n") <= 250
+    assert SOURCE.count("<style") == 1
+    encoder, script = re.findall(r"<script>\n(.*?)</script>", SOURCE, re.DOTALL)
+    assert re.match(r"/\* lean-qr [\d.]+, .* github\.com/davidje13/lean-qr\n\nMIT Lic", encoder)
+    assert len(encoder) < 6000
+    assert script.count("\n") <= 400
     assert max(map(len, script.splitlines())) <= 130
     fetches = r"[^-]src(set)?=|url\(|@import|https?://|fetch\(|XMLHttp|WebSocket|import\("
-    assert not re.search(fetches, SOURCE)
+    assert not re.search(fetches, SOURCE.replace("drawCode(`https://$", ""))

@@ -52,6 +52,18 @@ def test_the_text_above_a_program_says_in_which_line_to_write(course: Small):
     assert not any("Your code goes" in text for text in solved)
 
 
+def test_a_program_above_its_exercise_runs_as_it_is_first(course: Small):
+    course.replace(FIRST, "### Exercise 1 · 練習 1", "### A tool · 工具")
+    course.replace(FIRST, "### Exercise 2 · 練習 2", "### Exercise 1 · 練習 1")
+    more = "# BEGIN SOLUTION\nmore = 1\n# STUB more = 0\n# END SOLUTION"
+    course[FIRST] += f"\n### Exercise 2 · 練習 2\n\n```python\n{more}\n```\n"
+    assert course.build() == 0
+    [text] = [cell.source for cell in course.notebook().cells if "after ▼▼▼" in cell.source]
+    assert "as it is: Exercise 1, further down, will ask you to write in its line" in text
+    assert "先照原樣執行下面這一格 `tools.py`：後面的練習 1 會請你寫在第" in text
+    assert course.build("--check") == 0
+
+
 def test_two_places_are_both_named_and_the_workshop_has_its_own(course: Small):
     course.replace(
         TOOLBOX,

@@ -138,6 +138,27 @@ def test_numbers_in_the_deck_are_filled_from_a_reference_run(course: Small):
     assert filled.replace("1.88", "0.90") in course[DECK]
 
 
+def test_the_address_of_the_class_and_its_code_are_filled(course: Small, capsys):
+    page = "assets/handout.html"
+    course[page] = '<code data-address="class"></code><p class="qr" data-address="class"></p>'
+    before = course[page]
+    assert course.build() == 0
+    assert course[page] == before
+    capsys.readouterr()
+    assert course.build("--check") == 0  # it only reminds
+    assert capsys.readouterr().out.count("no class_url") == 1
+    course.replace(LISTED, '{"owner"', '{"class_url": "https://a.org/b?c=1&d=2", "owner"')
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    assert '<code data-address="class">a.org/b?c=1&amp;d=2</code>' in course[page]
+    assert re.search(
+        r'<p class="qr" data-address="class"><svg [^>]*viewBox.*</svg></p>', course[page]
+    )
+    capsys.readouterr()
+    assert course.build("--check") == 0
+    assert "class_url" not in capsys.readouterr().out
+
+
 def test_a_browser_writes_filled_code_as_the_build_does(course: Small):
     """Quotes stay quotes: an export from the browser equals the file byte for byte."""
     course.replace(PROGRAM, "total = 0", "total = len('\"') - 1")

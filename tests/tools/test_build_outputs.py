@@ -1,11 +1,17 @@
 """Outputs stay in a notebook while nothing changes that they depend on."""
 
+import base64
+import io
+
 import nbformat
 import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_output
+from PIL import Image
 from small_course import FIRST, TOOLBOX, Small, code
 
-from build_outputs import keep_outputs
+from build_outputs import keep_outputs, palette
 
 pytestmark = pytest.mark.quick
 
@@ -78,3 +84,24 @@ def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
     assert [output.output_type for output in kept] == ["stream", "stream", "display_data"]
     assert [output.get("text") for output in kept[:2]] == ["rank 0\nrank 1\n100 %\n", "a"]
     assert "outputs" not in committed.metadata.course  # no machine is known
+
+
+def test_a_picture_keeps_the_colours_of_its_lines() -> None:
+    """The pictures of this course use four colours and black, often in thin lines."""
+    wanted = ["#2563eb", "#ea580c", "#216656", "#8b929e", "black"]
+    figure = Figure(figsize=(7, 3.6), dpi=110)
+    ax = figure.subplots()
+    for height, color in enumerate(wanted):
+        ax.plot([height, height + 1, height], color=color, linewidth=2)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    small = palette(base64.b64encode(drawn.getvalue()).decode())
+    assert palette(small) == small, "it is reduced once"
+
+    image = Image.open(io.BytesIO(base64.b64decode(small)))
+    assert len(base64.b64decode(small)) < len(drawn.getvalue()) / 2
+    left = [color for _, color in image.convert("RGB").getcolors()]
+    for color in wanted:
+        own = [round(255 * part) for part in to_rgb(color)]
+        distances = [sum(abs(a - b) for a, b in zip(own, other, strict=True)) for other in left]
+        assert min(distances) < 20, f"{color} is lost: {min(distances)} of 765 away"

@@ -67,6 +67,13 @@ AT_THE_TOP = {
     "no owner": ("owner", ABSENT, ": 'owner' is a required property"),
     "owner with a slash": ("owner", "a/b", ", owner: 'a/b' does not match"),
     "repository alone": ("repository", "course", ", repository: 'course' does not match"),
+    "address without https": (
+        "class_url",
+        "http://kaggle.com/code/a/b",
+        ", class_url: 'http://kaggle.com/code/a/b' does not match",
+    ),
+    "address with a space": ("class_url", "https://a.org/b c", ", class_url: 'https://a.org/b c'"),
+    "address as a number": ("class_url", 7, ", class_url: 7 is not of type 'string'"),
     "repository as a link": (
         "repository",
         "https://github.com/a/b",
@@ -148,6 +155,18 @@ def test_a_mistake_is_told_in_one_line(root: Path, path: tuple, key: str, value,
     assert message in line and line.startswith(publish_list.NAME)
     assert len(line.splitlines()) == 1
     assert line.endswith(".") and len(line) < 300
+
+
+def test_the_address_of_a_class_may_be_left_out(root: Path):
+    listed = json.loads((root / publish_list.NAME).read_text())
+    without = publish_list.load(root)
+    assert publish_list.typed(without)["class"] == ""
+    assert publish_list.reminder(without).count("class_url") == 1
+    assert "\n" not in publish_list.reminder(without)
+    write(root, {**listed, "class_url": "https://example.org/b?a=1&b=2"})
+    given = publish_list.load(root)
+    assert publish_list.typed(given)["class"] == "example.org/b?a=1&b=2"
+    assert not publish_list.reminder(given)
 
 
 def test_several_mistakes_are_told_at_once(root: Path):

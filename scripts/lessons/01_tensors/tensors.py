@@ -10,7 +10,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from figures import BLUE, GREEN, GREY, ORANGE
+from figures import BLACK, BLUE, GREEN, GREY, ORANGE
 
 ROWS = [BLUE, ORANGE, GREEN, GREY]
 STORAGE = 5  # where the storage begins, in cells from the left
@@ -30,13 +30,14 @@ def positions(tensor: torch.Tensor) -> list[list[int]]:
 
 def cell(ax: Axes, x: float, y: float, value: float, color: str) -> None:
     """Draw one number in a box of side 1 around (x, y)."""
-    line = "white"
-    if color == "white":
-        line = GREY
+    ink = "white"
+    if color in (GREY, "white"):
+        ink = BLACK
+    line = GREY if color == "white" else "white"
     corner = (x - 0.5, y - 0.5)
     box = Rectangle(corner, 1, 1, facecolor=color, edgecolor=line)
     ax.add_patch(box)
-    ax.text(x, y, f"{value:g}", color=line, fontsize=13, **CENTRED)
+    ax.text(x, y, f"{value:g}", color=ink, fontsize=13, **CENTRED)
 
 
 def arrow(ax: Axes, jump: tuple[int, int], y: float, bend: float, color: str) -> None:
@@ -93,7 +94,7 @@ def draw(ax: Axes, tensor: torch.Tensor, name: str) -> None:
         arrow(ax, jump, -0.55, 0.5, "black")
 
     ax.text(STORAGE - 0.7, 0, "storage", ha="right", va="center", fontsize=11)
-    ax.set(xlim=(-0.6, STORAGE + cells), ylim=(-2.6, 1.4))
+    ax.set(xlim=(-0.6, STORAGE + cells), ylim=(-len(rows) + 0.2, 1.4))
     shape = tuple(tensor.shape)
     facts = f"shape {shape}, stride {tensor.stride()}, offset {starts[0]}"
     ax.set_title(f"{name}   {facts}", fontsize=11)
@@ -131,10 +132,11 @@ def flame(ax: Axes, rows: list[dict], kernels: list[dict]) -> None:
         left = bar["start"] - first
         width = bar["end"] - bar["start"]
         ax.barh(depth, width, left=left, height=0.9, color=color, edgecolor="white")
-        letters = int(100 * width / (last - first))  # that many fit into the bar
+        letters = int(55 * width / (last - first))  # that many fit into the bar
         if letters > 6:
             name = short(bar["name"])
             middle = left + width / 2
-            ax.text(middle, depth, name[:letters], color="white", fontsize=9, **CENTRED)
+            ink = BLACK if color == GREY else "white"
+            ax.text(middle, depth, name[:letters], color=ink, fontsize=10.5, **CENTRED)
     ax.invert_yaxis()
     ax.set(xlabel="time (µs)", ylabel="depth of the call")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 
-from figures import BLUE, GREY, ORANGE
+from figures import BLACK, BLUE, GREY, ORANGE
 from layout import Edges, connect, ports, rows, spread
 
 HALF = 0.28  # half the height of a box; from row to row it is 1
@@ -38,7 +38,7 @@ def draw_line(ax: Axes, across: list[float], y: float) -> None:
 
 def draw_note(ax: Axes, x: float, y: float, text: str) -> None:
     paper = {"fc": "white", "ec": "none", "pad": 1}
-    style = {"fontsize": 9, "color": "#4b5563", "zorder": 2}
+    style = {"fontsize": 10, "color": BLACK, "zorder": 2}
     ax.text(x, y, text, bbox=paper, **style, **CENTRED)
 
 
@@ -47,7 +47,7 @@ def draw_box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
     shape = "round,pad=0,rounding_size=0.08"
     box = FancyBboxPatch(corner, 1.1, 2 * HALF, shape, ec=color, fc="white")
     ax.add_patch(box)
-    ax.text(x, y, text, fontsize=10, zorder=3, **CENTRED)
+    ax.text(x, y, text, fontsize=10.5, zorder=3, **CENTRED)
 
 
 def draw(ax: Axes, end: object, edges: Edges, label: Text, note: Text = lambda _: "") -> None:

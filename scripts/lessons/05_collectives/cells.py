@@ -4,10 +4,10 @@ The numbers are those of three ranks, 1, 2 and 4 times a power of ten: the first
 tells what is in it.
 """
 
-from figures import BLUE, GREEN, ORANGE, plt
+from figures import BLACK, GREY, RANKS, plt
 
-COLORS = {1: BLUE, 2: ORANGE, 4: GREEN, 7: "#111827"}  # a rank's own number, or the sum of all
-SOME = "#6b7280"  # the sum of some
+COLORS = {1: RANKS[0], 2: RANKS[1], 4: RANKS[2], 7: BLACK}  # a rank's own number, or the sum of all
+SOME = GREY  # the sum of some
 SIDE = 0.92  # of a cell, of which the next one is 1 away
 MIDDLE = SIDE / 2
 PITCH = 1.4  # of rows that leave room for an arrow
@@ -33,12 +33,12 @@ def cell(ax: plt.Axes, column: int, top: float, number: int | None, pale: bool) 
     """Draw one cell and its number."""
     square = plt.Rectangle((column, top), SIDE, SIDE)
     square.set_facecolor(color_of(number))
-    square.set_edgecolor("#9ca3af")
+    square.set_edgecolor(GREY)
     square.set_alpha(0.3 if pale else 1)
     ax.add_patch(square)
 
     label = ax.text(column + MIDDLE, top + MIDDLE, number or "", size=12)
-    label.set_color("black" if pale else "white")
+    label.set_color("black" if pale or color_of(number) == SOME else "white")
     label.set_horizontalalignment("center")
     label.set_verticalalignment("center")
 
@@ -52,7 +52,8 @@ def table(ax: plt.Axes, rows: list[Row], title: str, faded: bool = False, pitch:
     # The names of the rows are the only marks on the axes; rank 0 is at the top.
     ranks = range(len(rows))
     middles = [rank * pitch + MIDDLE for rank in ranks]
-    ax.set_yticks(middles, [f"rank {rank}" for rank in ranks])
+    names = [f"rank {rank}" for rank in ranks]
+    ax.set_yticks(middles, names if ax.get_subplotspec().is_first_col() else [])
     ax.set_xticks([])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
@@ -60,7 +61,7 @@ def table(ax: plt.Axes, rows: list[Row], title: str, faded: bool = False, pitch:
     ax.set_xlim(-0.1, len(rows[0]))
     ax.set_ylim(len(rows) * pitch, SIDE - pitch)
     ax.set_aspect("equal")
-    ax.set_title(title, size=12)
+    ax.set_title(title, size=11)
 
 
 def in_column(rank: int, piece: list[int], columns: int) -> Row:
@@ -72,7 +73,7 @@ def in_column(rank: int, piece: list[int], columns: int) -> Row:
 
 def before_after(ranks: list[dict], names: list[str]) -> None:
     """For each collective, what the ranks held before it (above) and after it (below)."""
-    _, axes = plt.subplots(2, len(names), figsize=(2.7 * len(names), 4.8))
+    _, axes = plt.subplots(2, len(names), figsize=(0.5 + 1.9 * len(names), 4.4))
     for (top, bottom), name in zip(axes.T, names, strict=True):
         before = [rank["own"] for rank in ranks]
         if name == "all-gather":
@@ -96,7 +97,7 @@ def arrow(ax: plt.Axes, column: int, row: int, pitch: float) -> None:
 def ring_steps(ranks: list[dict]) -> None:
     """Each step of a ring of three: what the ranks hold, and which chunk goes to the rank below."""
     states = [rank["rings"]["3"]["states"] for rank in ranks[:3]]  # states[rank][moment][chunk]
-    _, axes = plt.subplots(2, 3, figsize=(8, 7))
+    _, axes = plt.subplots(2, 3, figsize=(6.2, 6.2))
     for ax, title, moment in zip(axes.flat, STEPS, [0, 1, 2, 2, 3, 4], strict=True):
         table(ax, [own[moment] for own in states], title, pitch=PITCH)
         if "done" in title:
