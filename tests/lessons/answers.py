@@ -21,6 +21,7 @@ An exercise with several solutions has a list of codes. The lesson's own solutio
 tried with the others: the one must get ✓, the other ✗.
 """
 
+import ast
 import json
 import os
 import subprocess
@@ -34,7 +35,7 @@ from typing import NamedTuple
 # pytest knows this folder from pyproject.toml; a run by hand does not.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from slices import LAUNCH, Wanted, imports, rests_on
+from slices import LAUNCH, Wanted, defined, imports, parsed, rests_on, used
 
 from build_course import Course
 from build_grammar import SOLUTION, STUB, WRITE, about, own, tags
@@ -340,6 +341,20 @@ def incomplete(lesson: str) -> list[str]:
         known_verdict = any(row["cell"] in cell.solved for row in rows["verdict"])
         if "verdict" in cell.tags and not known_verdict:
             missing.append(f"a verdict without opposite inputs: {cell.solved[:60]}")
+    return missing + unread(them, rows["verdict"])
+
+
+def unread(them: list[Cell], rows: list[dict]) -> list[str]:
+    """Names that opposite inputs give, and that neither they nor the verdict's cell read."""
+    missing = []
+    for row in rows:
+        [cell] = [cell for cell in them if row["cell"] in cell.solved]
+        for side in ("one", "other"):
+            given = parsed(row[side])
+            names = [node for node in ast.walk(given) if isinstance(node, ast.Name)]
+            read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+            for name in sorted(defined(given) - read - used(parsed(cell.solved))):
+                missing.append(f"verdict “{row['cell']}”: its cell does not read {name}")
     return missing
 
 

@@ -116,6 +116,7 @@ def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
         (new_output("stream", text="line\n" * 21), "a screen"),
         (new_output("stream", text="Traceback\n" * 61), "a screen"),
         (new_output("stream", text="x" * 300_000), "200 kB"),
+        (new_output("display_data", data={"image/png": ""}), "an alternative text"),
     ],
 )
 def test_a_bad_output_is_noticed(committed: NotebookNode, output: NotebookNode, said: str) -> None:
