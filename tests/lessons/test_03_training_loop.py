@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-import cifar10
 import order
 import rooms
+import shapes
 import single
 from build_course import Course
 from build_grammar import own, solve, tags
@@ -65,7 +65,7 @@ def fitted(seed: int, rate: float = 0.1) -> list:
 def test_a_network_overfits_to_labels_drawn_by_lot(seed: int, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
-    torch.save(cifar10.generate(756, 16), "data/generated.pt")
+    torch.save(shapes.generate(756, 16), "data/generated.pt")
     training, validation = fitted(seed)
     assert training[-1] < 0.1
     assert validation[-1] > validation.min() + 0.02
@@ -77,7 +77,7 @@ def pictures(tmp_path: Path, monkeypatch) -> Path:
     """A folder with a few generated pictures, in which the test goes on."""
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
-    torch.save(cifar10.generate(64, 16), "data/generated.pt")
+    torch.save(shapes.generate(64, 16), "data/generated.pt")
     return tmp_path
 
 

@@ -17,6 +17,7 @@ import batchnorm
 import cifar10
 import ddp
 import rooms
+import shapes
 import single
 import toy
 from devices import Place, here
@@ -44,7 +45,7 @@ def work(tmp_path_factory):
     """A folder with generated pictures, and with a network that has learnt a little, `small.pt`."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "data").mkdir()
-    pictures = cifar10.generate(1024, 1001)
+    pictures = shapes.generate(1024, 1001)
     torch.save(pictures, folder / "data" / "generated.pt")
 
     torch.manual_seed(0)

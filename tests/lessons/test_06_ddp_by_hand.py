@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 import cifar10
 import rooms
+import shapes
 import single
 from devices import Place
 from loader import Pictures, augment, normalise
@@ -31,7 +32,7 @@ def folder(tmp_path_factory) -> Path:
     """Generated pictures, and what ddp.py left of its training on two ranks."""
     folder = tmp_path_factory.mktemp("ddp")
     (folder / "data").mkdir()
-    torch.save(cifar10.generate(PICTURES, TEST_SIZE), folder / "data" / "generated.pt")
+    torch.save(shapes.generate(PICTURES, TEST_SIZE), folder / "data" / "generated.pt")
     return folder
 
 

@@ -14,6 +14,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 import cifar10
 import compress
 import hooks
+import shapes
 from devices import Place
 from loader import Pictures, augment, normalise
 from model import ResNet
@@ -28,7 +29,7 @@ def folder(tmp_path_factory) -> Path:
     """Generated pictures, and what each of two ranks left beside them."""
     folder = tmp_path_factory.mktemp("parts")
     (folder / "data").mkdir()
-    torch.save(cifar10.generate(PICTURES, TEST_SIZE), folder / "data" / "generated.pt")
+    torch.save(shapes.generate(PICTURES, TEST_SIZE), folder / "data" / "generated.pt")
     launch(folder, 2, str(PROGRAMS / "faster_parts.py"))
     return folder
 

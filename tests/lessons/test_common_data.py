@@ -21,6 +21,7 @@ from torch import nn
 from torchvision.datasets import CIFAR10
 
 import cifar10
+import shapes
 from loader import Pictures, normalise
 
 TRAIN = [f"data_batch_{n}" for n in range(1, 6)]
@@ -77,7 +78,7 @@ def fake(tmp_path, monkeypatch):
     monkeypatch.setattr(CIFAR10, "meta", CIFAR10.meta | {"md5": md5(contents["batches.meta"])})
     monkeypatch.setattr(CIFAR10, "tgz_md5", md5((source / CIFAR10.filename).read_bytes()))
     monkeypatch.setattr(cifar10, "ATTACHED", tmp_path / "kaggle" / "input")
-    monkeypatch.setattr(cifar10.generate, "__defaults__", (300, 100))
+    monkeypatch.setattr(shapes.generate, "__defaults__", (300, 100))
     # A copy: main() writes into it.
     monkeypatch.setattr(os, "environ", os.environ | {"no_proxy": "*"})
     (tmp_path / "work").mkdir()
@@ -158,7 +159,8 @@ def test_local(fake, server, capfd):
     assert [len(part) for part in cifar10.load(True, 33)[:2]] == [33, 33]
     report = json.loads(Path("cifar10.json").read_text())
     assert (report["data"], report["train"], report["test"]) == ("CIFAR-10", 100, 20)
-    assert report["first"][1] == cifar10.load(True)[1][:30].tolist()
+    x, y, _ = cifar10.load(True)
+    assert report["one_each"] == [x[y == kind][0].tolist() for kind in range(10)]
     assert server.asked == []
 
 
@@ -219,7 +221,7 @@ def test_no_internet(fake, how, capfd, request, monkeypatch):
 def test_damaged_or_missing_file(fake, server, name, how, where):
     """Other data is one step away, in ./data and on the server: none of it may be taken instead."""
     Path("data").mkdir()
-    torch.save(cifar10.generate(), "data/generated.pt")
+    torch.save(shapes.generate(), "data/generated.pt")
     local = put(fake, Path("data") / FOLDER)
     folder = put(fake, cifar10.ATTACHED / LAYOUTS[0]) if where == "attached" else local
     whole = (folder / name).read_bytes()
@@ -280,12 +282,12 @@ def test_ranks_never_download(server):
 
 @pytest.fixture(scope="module")
 def made():
-    return cifar10.generate(2000, 500)
+    return shapes.generate(2000, 500)
 
 
 def test_generated_pictures(made):
     state = torch.get_rng_state()
-    again = cifar10.generate(2000, 500)
+    again = shapes.generate(2000, 500)
     assert torch.equal(torch.get_rng_state(), state), "they draw from a generator of their own"
     for split, n in [("train", 2000), ("test", 500)]:
         x, y = made[split]

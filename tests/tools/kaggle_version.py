@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from torch import Tensor
 from torchvision.datasets import CIFAR10
 
-import cifar10
+import shapes
 from run_processes import MARK, end
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,7 +129,7 @@ def attach(folder: Path) -> list[str | Path]:
     text = torchvision().read_text()
     names = [*CIFAR10.train_list, *CIFAR10.test_list]
     names.append((CIFAR10.meta["filename"], CIFAR10.meta["md5"]))
-    contents = in_files(cifar10.generate(10_000, 2_000))
+    contents = in_files(shapes.generate(10_000, 2_000))
     for (name, md5), content in zip(names, contents, strict=True):
         (batches / name).write_bytes(content)
         text = text.replace(md5, hashlib.md5(content, usedforsecurity=False).hexdigest())

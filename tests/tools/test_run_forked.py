@@ -12,9 +12,9 @@ import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-import cifar10
 import rooms
 import run_forked
+import shapes
 from run_forked import FORKED, PLAIN_PROGRAMS, forked, may_fork
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
@@ -138,11 +138,11 @@ def test_a_forked_rank_that_fails_is_noticed_and_named(folder):
 
 
 def test_the_same_training_plain_and_forked_bit_for_bit(tmp_path):
-    for name in ("ddp", "devices", "loader", "model", "cifar10"):
+    for name in ("ddp", "devices", "loader", "model", "cifar10", "shapes"):
         shutil.copy(rooms.program(name), tmp_path)
     (tmp_path / "trained.py").write_text(TRAINED)
     (tmp_path / "data").mkdir()
-    torch.save(cifar10.generate(256, 101), tmp_path / "data" / "generated.pt")
+    torch.save(shapes.generate(256, 101), tmp_path / "data" / "generated.pt")
     options = ["--epochs", "1", "--train-size", "256", "--test-size", "101"]
     trained = {}
     for way, settings in {"plain": run_forked.plain(), "forked": run_forked.fork(tmp_path)}.items():

@@ -12,11 +12,12 @@ from torch.amp import GradScaler
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn import functional as F
 
-from cifar10 import find, generate, load
+from cifar10 import find, load
 from devices import here, report
 from dtypes import FORMATS
 from loader import normalise
 from model import ResNet
+from shapes import generate
 
 BATCH = 64  # pictures for which we count what is kept
 Data = dict[str, tuple[Tensor, Tensor]]  # of `train` and `test`: pictures x, labels y (N,)

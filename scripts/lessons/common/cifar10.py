@@ -1,6 +1,6 @@
 """The pictures: find CIFAR-10, or fetch it, or make pictures of its shape.
 
-The course's data policy, in one place.
+The course's data policy, in one place; shapes.py makes the pictures.
 Run:  python cifar10.py            # once, in one process, before any training: ranks only read
 """
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
+from shapes import generate
 
 ATTACHED = Path("/kaggle/input")
 DATA = Path("data")
@@ -81,30 +82,6 @@ def download() -> bool:
     return True
 
 
-def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[Tensor, Tensor]]:
-    """Ten blurred colour patterns, each shifted, mixed with another pattern, covered with noise."""
-    rng = torch.Generator().manual_seed(0)
-    dots = torch.randn(60, 3, 6, 6, generator=rng)
-    patterns = torch.nn.functional.interpolate(dots, size=48, mode="bicubic")
-    # (pattern, channel, y, x, 32, 32): each 32×32 part of a pattern, y and x from 0 to 16.
-    windows = patterns.unfold(2, 32, 1).unfold(3, 32, 1)
-    return {"train": draw(windows, train, rng), "test": draw(windows, test, rng)}
-
-
-def draw(windows: Tensor, n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """`n` pictures (n, 3, 32, 32) uint8 and labels (n,) int64: which of the first ten patterns."""
-    x = torch.empty(n, 3, 32, 32, dtype=torch.uint8)
-    y = torch.randint(10, (n,), generator=rng)
-    other = torch.randint(10, 60, (n,), generator=rng)  # the pattern that is mixed in
-    places = torch.randint(17, (4, n), generator=rng)
-    for part in torch.arange(n).split(500):  # a few at a time, to save memory
-        top, left, other_top, other_left = places[:, part]
-        mix = windows[y[part], :, top, left] + windows[other[part], :, other_top, other_left]
-        noise = torch.randn(mix.shape, generator=rng)
-        x[part] = (128 + 30 * mix + 25 * noise).clamp(0, 255).to(torch.uint8)
-    return x, y
-
-
 def load(train: bool, size: int | None = None) -> tuple[Tensor, Tensor, str]:
     """The first `size` pictures and labels, as `read` gives them, and what they are. Offline."""
     root = find()
@@ -141,8 +118,8 @@ def main() -> None:
     _, test_y, _ = load(train=False)
     where = find() or MADE
     print(f"{source}: {len(y)} pictures to train on, {len(test_y)} to test on, from {where}")
-    first = [x[:30].tolist(), y[:30].tolist()]
-    report("cifar10", here(), data=source, train=len(y), test=len(test_y), first=first)
+    one_each = [x[y == kind][0].tolist() for kind in range(10)]
+    report("cifar10", here(), data=source, train=len(y), test=len(test_y), one_each=one_each)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""Pictures for machines without CIFAR-10: ten shapes, each in a colour of its own.
+
+`from shapes import generate`
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[Tensor, Tensor]]:
+    """Ten shapes in colour, each shifted, mixed with a blurred pattern, covered with noise."""
+    rng = torch.Generator().manual_seed(0)
+    dots = torch.randn(50, 3, 6, 6, generator=rng)
+    blurred = torch.nn.functional.interpolate(dots, size=48, mode="bicubic")
+    patterns = torch.cat([ten_shapes(48), blurred])
+    # (pattern, channel, y, x, 32, 32): each 32×32 part of a pattern, y and x from 0 to 16.
+    windows = patterns.unfold(2, 32, 1).unfold(3, 32, 1)
+    return {"train": draw(windows, train, rng), "test": draw(windows, test, rng)}
+
+
+def ten_shapes(size: int) -> Tensor:
+    """(10, 3, size, size): disc, ring, cross and two kinds of stripes, then again; ten colours."""
+    line = torch.arange(size) - (size - 1) / 2
+    y, x = torch.meshgrid(line, line, indexing="ij")
+    far = torch.hypot(x, y)
+    inside = (x.abs() < 12) & (y.abs() < 12)
+    five = [
+        far < 10,
+        (far > 7) & (far < 12),
+        inside & ((x.abs() < 3) | (y.abs() < 3)),
+        inside & (y // 4 % 2 == 0),
+        inside & (x // 4 % 2 == 0),
+    ]
+    turns = torch.arange(10)[:, None] / 10 + torch.arange(3) / 3  # around the wheel of colours
+    colours = 1.8 * torch.cos(2 * math.pi * turns)
+    return colours[:, :, None, None] * torch.stack(five + five)[:, None]
+
+
+def draw(windows: Tensor, n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """`n` pictures (n, 3, 32, 32) uint8 and labels (n,) int64: which of the ten shapes."""
+    x = torch.empty(n, 3, 32, 32, dtype=torch.uint8)
+    y = torch.randint(10, (n,), generator=rng)
+    other = torch.randint(10, 60, (n,), generator=rng)  # the blurred pattern that is mixed in
+    places = torch.randint(17, (4, n), generator=rng)
+    for part in torch.arange(n).split(500):  # a few at a time, to save memory
+        top, left, other_top, other_left = places[:, part]
+        mix = windows[y[part], :, top, left] + windows[other[part], :, other_top, other_left]
+        noise = torch.randn(mix.shape, generator=rng)
+        x[part] = (128 + 30 * mix + 25 * noise).clamp(0, 255).to(torch.uint8)
+    return x, y
