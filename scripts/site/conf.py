@@ -1,0 +1,34 @@
+"""Settings of the site: Sphinx with myst-nb and the Book theme. scripts/site.py runs it."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+project = "Distributed Training with PyTorch"
+html_title = "Distributed Training with PyTorch · PyTorch 分散式訓練"
+language = "en"
+extensions = ["myst_nb", "sphinx_copybutton", "languages", "lessons"]
+exclude_patterns = ["extra"]
+html_extra_path = []
+html_theme = "sphinx_book_theme"
+html_static_path = ["static"]
+html_css_files = ["course.css"]
+html_js_files = ["course.js"]
+templates_path = ["templates"]
+html_theme_options = {
+    "show_toc_level": 2,
+    "home_page_in_toc": True,
+    "article_header_end": ["language.html", "article-header-buttons.html"],
+    "use_download_button": True,
+}
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_heading_anchors = 3
+myst_enable_extensions = []
+suppress_warnings = ["myst.header", "mystnb.unknown_mime_type"]

@@ -1,0 +1,135 @@
+"""The sources of the site, laid out as the repository is: notebooks with outputs, sheets, a front
+page and a page for each error text.
+
+A notebook loses its badges (they are pictures from elsewhere), and each exercise gets its solution,
+folded. Links to cells become links to labels, which Sphinx follows from page to page.
+"""
+
+import copy
+import difflib
+import json
+import re
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+import site_front
+from build_course import Course
+from build_grammar import demand, tags
+from build_lessons import EXERCISE
+
+BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
+CELL = re.compile(r"\((?:[\w./]+\.ipynb)?#cell-id=([\w-]+)\)")
+CODE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
+SHEETS = ("glossary", "run-sheet", "day-before", "semester", "error-texts")
+PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
+# Links to what is copied as it is; and to files of the repository that the site has no page of.
+COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")
+OUTSIDE = re.compile(r"\[([^]]*)\]\(\.\./(?:README|CONTRIBUTING|CHANGELOG)\.md[^)]*\)")
+HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
+
+
+def linked(text: str, kind: str = "cell") -> str:
+    """Prose with links to cells as links to their labels, and without badges."""
+    text = CELL.sub(rf"(#{kind}-\1)", BADGES.sub("", text))
+    text = COPIED.sub(r'<a href="\2">\1</a>', text)
+    return OUTSIDE.sub(r"\1", text)
+
+
+def label(text: str, cell: NotebookNode, kind: str) -> str:
+    """A Markdown cell with a label to link to, at its first heading if it has one."""
+    mark = f"({kind}-{cell.id})=\n"
+    labelled, count = HEADINGS.subn(rf"{mark}\g<0>", text, count=1)
+    return labelled if count else mark + text
+
+
+def changed(stub: str, solved: str) -> str:
+    """The lines of a solution that its stub has not."""
+    before, after = stub.splitlines(), solved.splitlines()
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    parts = [after[j:k] for kind, _, _, j, k in matcher.get_opcodes() if kind != "equal"]
+    return "\n".join(line for part in parts for line in part)
+
+
+def solution(lines: str) -> NotebookNode:
+    """A folded Markdown cell with the lines that solve an exercise."""
+    text = f"""<details class="solution"><summary>Solution · 解答</summary>
+
+```python
+{lines}
+```
+
+</details>"""
+    cell = nbformat.v4.new_markdown_cell(text)
+    cell.metadata["tags"] = ["solution"]
+    return cell
+
+
+def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[NotebookNode]:
+    """The cells, each exercise followed by what solves it."""
+    twins = {cell.id: cell.source for cell in solved.cells}
+    cells: list[NotebookNode] = []
+    waiting: list[str] = []
+    inside = False
+    for cell in notebook.cells:
+        headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []
+        if headings and inside and waiting:
+            cells.append(solution("\n\n".join(waiting)))
+            waiting = []
+        if headings:
+            inside = bool(EXERCISE.match(headings[-1]))
+        if cell.cell_type == "code" and twins.get(cell.id, cell.source) != cell.source:
+            waiting.append(changed(cell.source, twins[cell.id]))
+        cells.append(cell)
+    if waiting:
+        cells.append(solution("\n\n".join(waiting)))
+    return cells
+
+
+def lesson(path: Path) -> NotebookNode:
+    """One notebook as the site shows it."""
+    notebook = nbformat.read(path, as_version=4)
+    twin = path.parent / "solutions" / path.name
+    if twin.exists():
+        notebook.cells = with_solutions(notebook, nbformat.read(twin, as_version=4))
+    kind = "cell" if twin.exists() else "solved"
+    cells = []
+    for original in notebook.cells:
+        cell = copy.deepcopy(original)
+        if cell.cell_type == "markdown":
+            cell.source = label(linked(cell.source, kind), cell, kind)
+        elif "fold" in tags(cell):
+            cell.metadata["tags"] = [*tags(cell), "hide-input"]
+        cells.append(cell)
+    notebook.cells = cells
+    notebook.metadata = NotebookNode(language_info={"name": "python", "pygments_lexer": "ipython3"})
+    return notebook
+
+
+def write_notebooks(course: Course, sources: Path) -> list[str]:
+    """All notebooks, lessons and solved ones: their names without ending."""
+    names = []
+    for path in sorted(course.notebooks.glob("**/*.ipynb")):
+        name = path.relative_to(course.root)
+        place = sources / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(lesson(path)))
+        names.append(str(name.with_suffix("")))
+    return names
+
+
+def write_all(course: Course, sources: Path) -> None:
+    """Everything that Sphinx reads."""
+    names = write_notebooks(course, sources)
+    assets = sources / "assets"
+    assets.mkdir(parents=True)
+    for sheet in SHEETS:
+        text = (course.root / "assets" / f"{sheet}.md").read_text()
+        demand(text.startswith("# "), f"assets/{sheet}.md", "a page begins with `# Title · 標題`.")
+        (assets / f"{sheet}.md").write_text(linked(text))
+    extra = sources / "extra" / "assets"
+    extra.mkdir(parents=True)
+    for page in PAGES:
+        (extra / page).write_text((course.root / "assets" / page).read_text())
+    site_front.write(course, sources, names)
