@@ -20,7 +20,7 @@ from build_grammar import demand, tags
 from build_lessons import EXERCISE
 
 BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
-CELL = re.compile(r"\((?:[\w./]+\.ipynb)?#cell-id=([\w-]+)\)")
+CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
 CODE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
 SHEETS = ("glossary", "run-sheet", "day-before", "semester", "error-texts")
 PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
@@ -30,18 +30,27 @@ OUTSIDE = re.compile(r"\[([^]]*)\]\(\.\./(?:README|CONTRIBUTING|CHANGELOG)\.md[^
 HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
 
 
-def linked(text: str, kind: str = "cell") -> str:
-    """Prose with links to cells as links to their labels, and without badges."""
-    text = CELL.sub(rf"(#{kind}-\1)", BADGES.sub("", text))
+def label(stem: str, cell: str, solved: bool) -> str:
+    """The label of one cell of a notebook."""
+    return f"{'solved' if solved else 'cell'}-{stem}-{cell}"
+
+
+def linked(text: str, stem: str = "", solved: bool = False) -> str:
+    """Prose without badges, and with links that the site can follow."""
+
+    def follow(match: re.Match) -> str:
+        return f"(#{label(match['stem'] or stem, match['cell'], solved)})"
+
+    text = CELL.sub(follow, BADGES.sub("", text))
     text = COPIED.sub(r'<a href="\2">\1</a>', text)
     return OUTSIDE.sub(r"\1", text)
 
 
-def label(text: str, cell: NotebookNode, kind: str) -> str:
+def labelled(text: str, name: str) -> str:
     """A Markdown cell with a label to link to, at its first heading if it has one."""
-    mark = f"({kind}-{cell.id})=\n"
-    labelled, count = HEADINGS.subn(rf"{mark}\g<0>", text, count=1)
-    return labelled if count else mark + text
+    mark = f"({name})=\n"
+    made, count = HEADINGS.subn(rf"{mark}\g<0>", text, count=1)
+    return made if count else mark + text
 
 
 def changed(stub: str, solved: str) -> str:
@@ -93,12 +102,13 @@ def lesson(path: Path) -> NotebookNode:
     twin = path.parent / "solutions" / path.name
     if twin.exists():
         notebook.cells = with_solutions(notebook, nbformat.read(twin, as_version=4))
-    kind = "cell" if twin.exists() else "solved"
+    solved = path.parent.name == "solutions"
     cells = []
     for original in notebook.cells:
         cell = copy.deepcopy(original)
         if cell.cell_type == "markdown":
-            cell.source = label(linked(cell.source, kind), cell, kind)
+            prose = linked(cell.source, path.stem, solved)
+            cell.source = labelled(prose, label(path.stem, cell.id, solved))
         elif "fold" in tags(cell):
             cell.metadata["tags"] = [*tags(cell), "hide-input"]
         cells.append(cell)

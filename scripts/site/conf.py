@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 project = "Distributed Training with PyTorch"
 html_title = "Distributed Training with PyTorch · PyTorch 分散式訓練"
 language = "en"
-extensions = ["myst_nb", "sphinx_copybutton", "languages", "lessons"]
+extensions = ["myst_nb", "sphinx_copybutton", "languages", "lessons", "search", "finish"]
 exclude_patterns = ["extra"]
-html_extra_path = []
+html_extra_path = [str(Path.cwd() / "build" / "site-src" / "extra")]
 html_theme = "sphinx_book_theme"
 html_static_path = ["static"]
 html_css_files = ["course.css"]
