@@ -48,9 +48,13 @@ def linked(text: str, stem: str = "", solved: bool = False) -> str:
 
 def labelled(text: str, name: str) -> str:
     """A Markdown cell with a label to link to, at its first heading if it has one."""
-    mark = f"({name})=\n"
-    made, count = HEADINGS.subn(rf"{mark}\g<0>", text, count=1)
-    return made if count else mark + text
+    code = [match.span() for match in CODE.finditer(text)]
+    at = 0
+    for heading in HEADINGS.finditer(text):
+        if not any(begin <= heading.start() < end for begin, end in code):
+            at = heading.start()
+            break
+    return f"{text[:at]}({name})=\n{text[at:]}"
 
 
 def changed(stub: str, solved: str) -> str:
