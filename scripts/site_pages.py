@@ -22,7 +22,7 @@ from build_lessons import EXERCISE
 BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
 CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
 CODE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
-SHEETS = ("glossary", "run-sheet", "day-before", "semester", "error-texts")
+SHEETS = ("glossary", "tutorials", "run-sheet", "day-before", "semester", "error-texts")
 PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
 # Links to what is copied as it is; and to files of the repository that the site has no page of.
 COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")
@@ -133,6 +133,11 @@ def write_notebooks(course: Course, sources: Path) -> list[str]:
     return names
 
 
+def linked_error(text: str) -> str:
+    """A cell of a table of errors: its links lead from errors/ to the lessons."""
+    return linked(re.sub(r"\]\((\w+\.ipynb)", r"](../notebooks/\1", text))
+
+
 def write_all(course: Course, sources: Path) -> None:
     """Everything that Sphinx reads."""
     names = write_notebooks(course, sources)
@@ -146,4 +151,5 @@ def write_all(course: Course, sources: Path) -> None:
     extra.mkdir(parents=True)
     for page in PAGES:
         (extra / page).write_text((course.root / "assets" / page).read_text())
-    site_front.write(course, sources, names)
+    errors = site_front.write_errors(course, sources, linked_error)
+    site_front.write_front(course, sources, names, errors)
