@@ -144,3 +144,20 @@ def test_the_class_notebook_has_no_outputs() -> None:
     """They would answer each question right below it."""
     notebook = nbformat.read(ROOT / "notebooks" / "workshop.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)
+
+
+def test_links_to_cells_lead_to_cells() -> None:
+    ids = {}
+    texts = {path: path.read_text() for path in sorted((ROOT / "assets").glob("*.md"))}
+    for path in (ROOT / "notebooks").glob("**/*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        ids[path] = {cell.id for cell in cells}
+        texts[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    links = [
+        (path, (path.parent / match[1]).resolve(), match[2])
+        for path, text in texts.items()
+        for match in re.finditer(r"\]\(([\w./]+\.ipynb)#cell-id=([\w-]+)\)", text)
+    ]
+    assert len(links) > 100
+    dead = [f"{path.name} → {to.name}, {cell}" for path, to, cell in links if cell not in ids[to]]
+    assert not dead
