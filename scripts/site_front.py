@@ -20,6 +20,7 @@ from build_tables import titles
 ROW = re.compile(r"^\| (?P<texts>`.*?) \| (?P<middle>.*) \| (?P<last>.*) \|$", re.MULTILINE)
 TEXT = re.compile(r"`([^`]+)`")
 ERROR_HEAD = re.compile(r"^\| (?P<first>.*?) \| (?P<middle>.*?) \| (?P<last>.*?) \|$", re.MULTILINE)
+LOOK_UP = ("error-texts", "glossary", "tutorials", "run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).with_name("templates"))
 
 
@@ -78,7 +79,7 @@ def tree(names: list[str], caption: str) -> str:
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *names, "```", ""])
 
 
-def write_front(course: Course, sources: Path, names: list[str], errors: list[str]) -> None:
+def write_front(course: Course, sources: Path, names: list[str]) -> None:
     """index.md: the doors, the routes, the map, the ladder."""
     folder = sources / "extra" / "front"
     folder.mkdir(parents=True)
@@ -91,9 +92,8 @@ def write_front(course: Course, sources: Path, names: list[str], errors: list[st
     solved = [name for name in names if "/solutions/" in name]
     trees = [
         tree(lessons, "Lessons · 課程"),
-        tree(["assets/error-texts", *errors], "Error texts · 錯誤訊息"),
         tree(
-            [f"assets/{name}" for name in ("glossary", "tutorials", "run-sheet", "day-before", "semester")],
+            [f"assets/{name}" for name in LOOK_UP],
             "Look up, and teach · 查詢與教學",
         ),
         tree(solved, "Solutions · 解答"),
@@ -116,6 +116,7 @@ def write_errors(course: Course, sources: Path, link) -> list[str]:
             demand(name not in names, f"assets/{table}.md", f"two rows make the page {name}.html.")
             names.append(name)
             lines = [
+                "---\norphan: true\n---",  # reached from the table, the search and from outside
                 f"# {match['texts']}",
                 *(f"**{head[part]}**\n\n{link(match[part])}" for part in ("middle", "last")),
             ]

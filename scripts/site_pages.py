@@ -151,5 +151,5 @@ def write_all(course: Course, sources: Path) -> None:
     extra.mkdir(parents=True)
     for page in PAGES:
         (extra / page).write_text((course.root / "assets" / page).read_text())
-    errors = site_front.write_errors(course, sources, linked_error)
-    site_front.write_front(course, sources, names, errors)
+    site_front.write_errors(course, sources, linked_error)
+    site_front.write_front(course, sources, names)

@@ -60,3 +60,20 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
     return open_deck(context)
+
+
+@pytest.fixture
+def reading(browser: Browser) -> Iterator[BrowserContext]:
+    """A new profile for the site: it asks nothing of another host, and nothing goes wrong."""
+    context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
+    context.set_default_timeout(10_000)
+    requests = []
+    errors = []
+    context.on("request", lambda request: requests.append(request.url))
+    context.on("console", lambda message: errors.append(message.text))
+    context.on("weberror", lambda error: errors.append(str(error.error)))
+    yield context
+    context.close()
+    assert not errors
+    allowed = re.compile("file://|data:|http://127\\.0\\.0\\.1:")
+    assert all(allowed.match(request) for request in requests), requests

@@ -1,15 +1,14 @@
 """The index of the search: every section of every page, with its words in each language.
 
-`_static/sections.js` sets `courseSections`; a script loads from file:// too, where `fetch` does not.
+`_static/sections.js` sets `courseSections`: a script loads from file://, too, and `fetch` does not.
 """
 
 import json
 from pathlib import Path
 
 from docutils import nodes
-from sphinx.application import Sphinx
-
 from languages import CHINESE, ENGLISH
+from sphinx.application import Sphinx
 
 WITHOUT = ("notebooks/solutions/",)  # they say what the lessons say
 

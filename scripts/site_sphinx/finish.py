@@ -1,4 +1,4 @@
-"""The last step over every page: it loads nothing that it does not need, and nothing from elsewhere.
+"""The last step over every page: it loads nothing that it does not need, nothing from elsewhere.
 
 The theme's icon script (1.5 MB) and its search scripts go, since course.css draws the icons and
 search.js searches. Handlers written into tags become marks for course.js, so that the policy below
@@ -17,7 +17,10 @@ UNUSED = re.compile(
     r"\s*<(?:script|link)\b[^>]*(?:fontawesome|searchtools|language_data|searchindex)[^>]*>(?:</script>)?"
 )
 INLINE = re.compile(r"<script(?:\s+data-cfasync=\"false\")?>(.*?)</script>", re.DOTALL)
-HANDLERS = {' onclick="toggleFullScreen()"': ' data-act="full"', ' onclick="window.print()"': ' data-act="print"'}
+HANDLERS = {
+    ' onclick="toggleFullScreen()"': ' data-act="full"',
+    ' onclick="window.print()"': ' data-act="print"',
+}
 FILES = ("searchindex.js", "_static/searchtools.js", "_static/language_data.js", "objects.inv")
 
 
@@ -30,7 +33,8 @@ def policy(page: str) -> str:
     scripts = " ".join(["'self'", "file:", *sorted(hashes)])
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'self' file: 'unsafe-inline'; "
-        "img-src 'self' file: data:; font-src 'self' file:; form-action 'self' file:; base-uri 'none'"
+        "img-src 'self' file: data:; font-src 'self' file:; form-action 'self' file:; "
+        "base-uri 'none'"
     )
 
 

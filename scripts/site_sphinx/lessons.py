@@ -12,7 +12,11 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 PREDICT = "Predict:"
-GUESSED = '<button class="guessed" type="button" data-guess="{number}" hidden>I have guessed · 我猜好了</button>'
+GUESSED = (
+    '<button class="guessed" type="button" data-guess="{number}" hidden>'
+    '<span lang="en">I have guessed</span><span class="between"> · </span>'
+    '<span lang="zh-Hant-TW">我猜好了</span></button>'
+)
 EXERCISE = re.compile(r"Exercise \d+")
 LINES = 20  # of an output that are shown unfolded
 

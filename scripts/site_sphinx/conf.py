@@ -1,4 +1,4 @@
-"""Settings of the site: Sphinx with myst-nb and the Book theme. scripts/site.py runs it."""
+"""Settings of the site: Sphinx with myst-nb and the Book theme. scripts/site_build.py runs it."""
 
 import sys
 from pathlib import Path

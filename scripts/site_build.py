@@ -1,6 +1,6 @@
 """Build the course's site from the kept outputs: build/site/index.html, also without a network.
 
-Run:  python scripts/site.py            # what `make site` does; nothing is executed
+Run:  python scripts/site_build.py            # what `make site` does; nothing is executed
 """
 
 import shutil
@@ -23,7 +23,7 @@ def build(course: Course, sources: Path, site: Path) -> int:
     """Write the sources of all pages, and let Sphinx make the site of them: its exit code."""
     shutil.rmtree(sources, ignore_errors=True)
     site_pages.write_all(course, sources)
-    settings = Path(__file__).with_name("site")
+    settings = Path(__file__).with_name("site_sphinx")
     quiet = ["-q", "-W", "--keep-going", "-j", "2"]
     return sphinx(["-b", "html", "-c", str(settings), *quiet, str(sources), str(site)])
 
