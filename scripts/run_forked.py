@@ -30,6 +30,7 @@ PLAIN_LESSONS = {
 }
 # Programs that stay plain elsewhere: name → why. So does each launch that `failure(…)` reads.
 PLAIN_PROGRAMS = {
+    "again": "a rank is killed, and an agent that has threads by then may hang when it forks anew",
     "grow": "it starts torchrun itself, which would read the same variables",
     "kill": "it kills a Python that it has started",
     "resume": "it asks who its parent is before it imports torch, and is killed and started again",
