@@ -72,6 +72,18 @@ def may_fork(launch: str, reading: str, lesson: str) -> bool:
     return f'failure("{program[1]}"' not in reading
 
 
+def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
+    """Cells in order, and around each ordinary launch those that let torchrun fork, and undo it."""
+    made = []
+    for cell, following in pairwise([*cells, ""]):
+        if may_fork(cell, following, lesson):
+            before = BEFORE.format(settings=fork(folder))
+            made += [before, cell, AFTER.format(settings=plain())]
+        else:
+            made.append(cell)
+    return made
+
+
 def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
     """The notebook with the cells that make torchrun fork; `folder` is where it will begin."""
     before = BEFORE.format(settings=fork(folder))

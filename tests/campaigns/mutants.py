@@ -43,7 +43,7 @@ from slices import LAUNCH, Wanted, imports, rests_on
 
 from build_course import Course
 from build_grammar import WRITE, about, code_cells, own, tags
-from run_forked import fork, may_fork
+from run_forked import around
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "lessons" / "mutants"
@@ -210,14 +210,7 @@ def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, s
         chosen = part(cells, mutant.launch, mutant.before)
     except ValueError as error:
         raise ValueError(f"{mutant.place}: {error}") from None
-    following = [*chosen[1:], ""]
-    settings = fork(folder)
-    forked = []
-    for cell, reading in zip(chosen, following, strict=True):
-        if may_fork(cell, reading, mutant.lesson):
-            cell = f"import os as _os\n_os.environ |= {settings!r}\n{cell}"
-        forked.append(cell)
-    (folder / "cells.json").write_text(json.dumps(forked))
+    (folder / "cells.json").write_text(json.dumps(around(chosen, mutant.lesson, folder)))
     cells_in_turn = ROOT / "tests" / "programs" / "cells_in_turn.py"
     return run([sys.executable, cells_in_turn, "cells.json"], folder)
 

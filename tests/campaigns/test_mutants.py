@@ -109,3 +109,11 @@ def test_a_launch_that_reads_pictures_rests_on_the_cell_that_makes_them() -> Non
         launched = [f"!torchrun --nproc-per-node=2 {program}.py", f'result("{program}")']
         cells = ["from launch import result", made, *launched]
         assert mutants.part(cells, program) == [cells[0], *needs, *launched]
+
+
+@pytest.mark.quick
+def test_a_launch_rests_on_the_settings_that_its_ranks_inherit() -> None:
+    setting = 'os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"'
+    undone = 'del os.environ["TORCH_LOGS"]'
+    cells = ["from launch import result", setting, undone, "os.getcwd()", "!torchrun a.py"]
+    assert mutants.part(cells, "a") == [*cells[:3], cells[4]]

@@ -39,7 +39,7 @@ from slices import LAUNCH, Wanted, defined, imports, parsed, rests_on, used
 
 from build_course import Course
 from build_grammar import SOLUTION, STUB, WRITE, about, own, tags
-from run_forked import AFTER, BEFORE, fork, may_fork, plain
+from run_forked import around
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "lessons" / "answers"
@@ -153,18 +153,6 @@ def regions(text: str, stub: bool) -> list[str]:
     return parts
 
 
-def with_forks(them: list[str], lesson: str, folder: Path) -> list[str]:
-    """The cells, and around each ordinary launch those that let torchrun fork its ranks."""
-    made = []
-    for cell, following in zip(them, [*them[1:], ""], strict=True):
-        if may_fork(cell, following, lesson):
-            before = BEFORE.format(settings=fork(folder))
-            made += [before, cell, AFTER.format(settings=plain())]
-        else:
-            made.append(cell)
-    return made
-
-
 def earlier(them: list[Cell], program: str) -> list[Cell]:
     """Where an earlier section writes a program, and launches it: its newest cells of each kind."""
     written = []
@@ -255,14 +243,14 @@ def plan(lesson: str, made: list[Trial], folder: Path) -> tuple[list, list[Trial
         here = [trial for trial in made if trial.at == number]
         if here:
             ways = [
-                {"files": trial.files, "cells": with_forks(trial.cells, lesson, folder)}
+                {"files": trial.files, "cells": around(trial.cells, lesson, folder)}
                 for trial in here
             ]
             steps.append(ways)
             order += here
         if number in needed:
             following = runnable[number + 1] if number + 1 < len(them) else ""
-            both = with_forks([runnable[number], following], lesson, folder)
+            both = around([runnable[number], following], lesson, folder)
             steps += both[:-1]
     return steps, order
 

@@ -9,6 +9,7 @@ import rooms
 LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
 READS = re.compile(r'\b(?:result|failure)\("(\w+)"')
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
+PLACED = (ast.Store, ast.Del)  # how `rows[2] = x` and `del rows[2]` use `rows[2]`
 
 
 def parsed(cell: str) -> ast.AST:
@@ -103,7 +104,7 @@ def changed(code: ast.AST) -> set[str]:
         target = None
         if isinstance(node, ast.AugAssign):
             target = node.target
-        elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, PLACED):
             target = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             target = node.func.value if node.func.attr in CHANGING else None
@@ -141,6 +142,7 @@ class Wanted:
         launch = LAUNCH.match(cell)
         if launch:
             self.reads.discard(launch[1])
+            self.names.add("os")  # ranks inherit what cells before put into os.environ
             if takes_pictures(launch[1]):
                 self.reads.add("cifar10")
 

@@ -127,6 +127,20 @@ def test_a_rank_is_born_so(folder, way):
         }
 
 
+def test_a_launch_that_stays_plain_is_plain_after_a_forked_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "environ", {"OMP_NUM_THREADS": "1"})
+    launches = [LAUNCH.format("average"), LAUNCH.format("kill")]
+    cells = run_forked.around(launches, "11_resume", tmp_path)
+    scope = {}
+    methods = []
+    for cell in cells:
+        if cell.startswith("!"):
+            methods.append(os.environ.get("PET_START_METHOD"))
+        else:
+            exec(cell, scope)
+    assert methods == ["fork", "spawn"]
+
+
 def test_a_forked_rank_that_fails_is_noticed_and_named(folder):
     done = torchrun(folder, run_forked.fork(folder), "born.py", "1")
     assert done.returncode == 1
