@@ -100,13 +100,19 @@ def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[Noteboo
     return cells
 
 
-def lesson(path: Path) -> NotebookNode:
+def read(path: Path, name: str, executed: Path | None) -> NotebookNode:
+    """A notebook as it ran, if it is among those, else as it is kept."""
+    ran = executed / f"{name.replace('/', '-')}.ipynb" if executed else path
+    return nbformat.read(ran if ran.exists() else path, as_version=4)
+
+
+def lesson(path: Path, executed: Path | None = None) -> NotebookNode:
     """One notebook as the site shows it."""
-    notebook = nbformat.read(path, as_version=4)
+    solved = path.parent.name == "solutions"
+    notebook = read(path, f"solutions/{path.stem}" if solved else path.stem, executed)
     twin = path.parent / "solutions" / path.name
     if twin.exists():
         notebook.cells = with_solutions(notebook, nbformat.read(twin, as_version=4))
-    solved = path.parent.name == "solutions"
     cells = []
     for original in notebook.cells:
         cell = copy.deepcopy(original)
@@ -121,14 +127,18 @@ def lesson(path: Path) -> NotebookNode:
     return notebook
 
 
-def write_notebooks(course: Course, sources: Path) -> list[str]:
+def write_notebooks(
+    course: Course, sources: Path, only: list[str] | None, executed: Path | None
+) -> list[str]:
     """All notebooks, lessons and solved ones: their names without ending."""
     names = []
     for path in sorted(course.notebooks.glob("**/*.ipynb")):
+        if only and not path.stem.startswith(tuple(only)):
+            continue
         name = path.relative_to(course.root)
         place = sources / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(lesson(path)))
+        place.write_text(json.dumps(lesson(path, executed)))
         names.append(str(name.with_suffix("")))
     return names
 
@@ -138,9 +148,9 @@ def linked_error(text: str) -> str:
     return linked(re.sub(r"\]\((\w+\.ipynb)", r"](../notebooks/\1", text))
 
 
-def write_all(course: Course, sources: Path) -> None:
+def write_all(course: Course, sources: Path, only: list[str] | None, executed: Path | None) -> None:
     """Everything that Sphinx reads."""
-    names = write_notebooks(course, sources)
+    names = write_notebooks(course, sources, only, executed)
     assets = sources / "assets"
     assets.mkdir(parents=True)
     for sheet in SHEETS:

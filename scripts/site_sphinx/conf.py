@@ -11,11 +11,10 @@ html_title = "Distributed Training with PyTorch · PyTorch 分散式訓練"
 language = "en"
 extensions = ["myst_nb", "sphinx_copybutton", "languages", "lessons", "search", "finish"]
 exclude_patterns = ["extra"]
-html_extra_path = [str(Path(__file__).resolve().parents[2] / "build" / "site-src" / "extra")]
 html_theme = "sphinx_book_theme"
 html_static_path = ["static"]
-html_css_files = ["course.css"]
-html_js_files = ["course.js"]
+html_css_files = ["course.css", "front.css", "reading.css"]
+html_js_files = ["course.js", ("reading.js", {"defer": "defer"})]
 templates_path = ["templates"]
 html_theme_options = {
     "show_toc_level": 2,

@@ -5,10 +5,19 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
 from deck import SCREEN, open_deck
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+import site_build
+from build_course import Course
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PACKAGES = "chromium fonts-noto-cjk fonts-liberation"
 
@@ -77,3 +86,32 @@ def reading(browser: Browser) -> Iterator[BrowserContext]:
     assert not errors
     allowed = re.compile("file://|data:|http://127\\.0\\.0\\.1:")
     assert all(allowed.match(request) for request in requests), requests
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, built once from the kept outputs.
+
+    SITE=folder takes one that is there, for who works at the site.
+    """
+    if "SITE" in os.environ:
+        return Path(os.environ["SITE"]).resolve()
+    folder = tmp_path_factory.mktemp("site")
+    assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
+    return folder / "site"
+
+
+@pytest.fixture(scope="session")
+def served(site: Path) -> Iterator[str]:
+    """The address of the site over http, on loopback."""
+    handler = partial(SimpleHTTPRequestHandler, directory=site)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(params=["file", "http"])
+def address(request: pytest.FixtureRequest, site: Path, served: str) -> str:
+    return site.as_uri() if request.param == "file" else served

@@ -1,18 +1,11 @@
 """The site in a real browser: one language at a time, search, cards; and it loads only itself."""
 
 import re
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page
-
-import site_build
-from build_course import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("index.html", "notebooks/05_collectives.html", "assets/glossary.html")
@@ -20,31 +13,8 @@ LESSON = "notebooks/06_ddp.html"
 # How many texts of a language are marked, and how many of them are painted.
 MARKED = "language => document.querySelectorAll(`main [lang^=${language}]`).length"
 PAINTED = """language => [...document.querySelectorAll(`main [lang^=${language}]`)]
-    .filter(text => text.checkVisibility() && text.closest('details:not([open])') === null).length"""
+    .filter(text => text.checkVisibility() && !text.closest('details:not([open])')).length"""
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
-    return folder / "site"
-
-
-@pytest.fixture(scope="module")
-def served(site: Path) -> Iterator[str]:
-    """The address of the site over http, on loopback."""
-    handler = partial(SimpleHTTPRequestHandler, directory=site)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(params=["file", "http"])
-def address(request: pytest.FixtureRequest, site: Path, served: str) -> str:
-    return site.as_uri() if request.param == "file" else served
 
 
 def opened(context: BrowserContext, address: str) -> Page:

@@ -1,4 +1,4 @@
-// The choice of language, predictions as cards, and links that keep the choice.
+// The choice of language, and links that keep it.
 //
 // This script runs in the head, so that nothing of the other language is painted first. Pages of
 // file:// share no storage in Firefox, so links carry the choice as ?lang= too.
@@ -72,44 +72,15 @@
     apply();
   }
 
-  // The results of one prediction.
-  function reveal(number) {
-    for (const hidden of document.querySelectorAll(`.guess-${number}`)) {
-      hidden.classList.add("shown");
-    }
-    document.querySelector(`[data-guess="${number}"]`)?.remove();
-  }
-
-  function revealTarget() {
-    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const card = target && target.closest(".guess:not(.shown)");
-    const number = card && [...card.classList].map((name) => /^guess-(\d+)$/.exec(name)).find(Boolean);
-    if (number) {
-      reveal(number[1]);
-      target.scrollIntoView();
-    }
-  }
-
   document.addEventListener("DOMContentLoaded", () => {
     for (const button of document.querySelectorAll("[data-choose]")) {
       button.addEventListener("click", () => choose(button.dataset.choose));
-    }
-    for (const button of document.querySelectorAll("[data-guess]")) {
-      button.hidden = false;
-      button.addEventListener("click", () => {
-        const first = document.querySelector(`.guess-${button.dataset.guess}`);
-        reveal(button.dataset.guess);
-        first.tabIndex = -1;
-        first.focus({ preventScroll: true });
-      });
     }
     for (const button of document.querySelectorAll("[data-act]")) {
       const print = button.dataset.act === "print";
       button.addEventListener("click", () => (print ? window.print() : window.toggleFullScreen()));
     }
     apply();
-    revealTarget();
-    window.addEventListener("hashchange", revealTarget);
   });
   window.course = { language: () => language };
 })();
