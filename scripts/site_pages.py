@@ -5,10 +5,12 @@ A notebook loses its badges (they are pictures from elsewhere), and each exercis
 folded. Links to cells become links to labels, which Sphinx follows from page to page.
 """
 
+import base64
 import copy
 import difflib
 import json
 import re
+import struct
 from pathlib import Path
 
 import nbformat
@@ -28,6 +30,9 @@ PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as
 COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")
 OUTSIDE = re.compile(r"\[([^]]*)\]\(\.\./(?:README|CONTRIBUTING|CHANGELOG)\.md[^)]*\)")
 HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
+WRITES = re.compile(r"%%writefile (\S+)")
+WHOLE = 15  # lines of a solved cell that is shown whole
+AROUND = 2  # lines around a change in a longer one
 
 
 def label(stem: str, cell: str, solved: bool) -> str:
@@ -57,21 +62,55 @@ def labelled(text: str, name: str) -> str:
     return f"{text[:at]}({name})=\n{text[at:]}"
 
 
-def changed(stub: str, solved: str) -> str:
-    """The lines of a solution that its stub has not."""
-    before, after = stub.splitlines(), solved.splitlines()
+def hunks(before: list[str], after: list[str]) -> list[tuple[int, int, list[int]]]:
+    """The lines of a solution to show: where each part begins and ends, and which lines are new."""
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    parts = [after[j:k] for kind, _, _, j, k in matcher.get_opcodes() if kind != "equal"]
-    return "\n".join(line for part in parts for line in part)
+    parts: list[tuple[int, int, list[int]]] = []
+    for kind, _, _, start, end in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        fresh = list(range(start, end))
+        first = max(0, start - AROUND)
+        last = min(len(after), end + AROUND)
+        if parts and first <= parts[-1][1]:
+            first, _, earlier = parts.pop()
+            fresh = earlier + fresh
+        parts.append((first, last, fresh))
+    if len(after) <= WHOLE:
+        return [(0, len(after), [line for _, _, lines in parts for line in lines])]
+    return parts
 
 
-def solution(lines: str) -> NotebookNode:
+def listing(stub: str, solved: str) -> str:
+    """The changed lines of one cell with lines around them, or all of it if it is short."""
+    before, after = stub.splitlines(), solved.splitlines()
+    blocks = []
+    for first, last, fresh in hunks(before, after):
+        lines = after[first:last]
+        shift = -first
+        if last - first < len(after):
+            written = WRITES.match(after[0])
+            name = f"{written[1]}, " if written else ""
+            top = 0 if written else 1  # the file begins below `%%writefile`
+            lines.insert(0, f"# {name}lines {first + top}–{last - 1 + top}")
+            shift += 1
+        marked = ",".join(str(line + shift + 1) for line in fresh)
+        options = f":emphasize-lines: {marked}\n" if marked else ""
+        code = "\n".join(lines)
+        blocks.append(f"```{{code-block}} ipython3\n{options}\n{code}\n```")
+    return "\n\n".join(blocks)
+
+
+def solution(listings: list[str]) -> NotebookNode:
     """A folded Markdown cell with the lines that solve an exercise."""
-    text = f"""<details class="solution"><summary>Solution · 解答</summary>
+    listed = "\n\n".join(listings)
+    summary = (
+        '<span lang="en">Solution</span><span class="between"> · </span>'
+        '<span lang="zh-Hant-TW">解答</span>'
+    )
+    text = f"""<details class="solution"><summary>{summary}</summary>
 
-```python
-{lines}
-```
+{listed}
 
 </details>"""
     cell = nbformat.v4.new_markdown_cell(text)
@@ -79,25 +118,66 @@ def solution(lines: str) -> NotebookNode:
     return cell
 
 
+def twins(notebook: NotebookNode, solved: NotebookNode) -> dict[str, str]:
+    """The code of the solved notebook for each cell that differs there, by the cell's id.
+
+    Ids follow the words of a cell, so cells are paired by their order.
+    """
+    before = [cell.source for cell in notebook.cells]
+    after = [cell.source for cell in solved.cells]
+    found = {}
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "replace" and b - a == d - c:
+            for old, new in zip(notebook.cells[a:b], solved.cells[c:d], strict=True):
+                if old.cell_type == "code":
+                    found[old.id] = new.source
+    return found
+
+
+def ends_exercise(cell: NotebookNode, changed: dict[str, str]) -> bool:
+    """Whether a cell belongs to an exercise: one writes there, or sees there whether it is right."""
+    return cell.cell_type == "code" and (cell.id in changed or "✗ not yet" in cell.source)
+
+
 def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[NotebookNode]:
-    """The cells, each exercise followed by what solves it."""
-    twins = {cell.id: cell.source for cell in solved.cells}
+    """The cells, each exercise followed by what solves it.
+
+    An exercise ends with its check; a program that it has changed may stand ahead of its heading.
+    """
+    changed = twins(notebook, solved)
     cells: list[NotebookNode] = []
     waiting: list[str] = []
-    inside = False
+    end = 0  # where the solution of this exercise belongs; 0 outside of exercises
+
+    def close() -> None:
+        if end and waiting:
+            cells.insert(end, solution(waiting))
+            waiting.clear()
+
     for cell in notebook.cells:
         headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []
-        if headings and inside and waiting:
-            cells.append(solution("\n\n".join(waiting)))
-            waiting = []
         if headings:
-            inside = bool(EXERCISE.match(headings[-1]))
-        if cell.cell_type == "code" and twins.get(cell.id, cell.source) != cell.source:
-            waiting.append(changed(cell.source, twins[cell.id]))
+            close()
+            end = len(cells) + 1 if EXERCISE.match(headings[-1]) else 0
+        if cell.id in changed:
+            waiting.append(listing(cell.source, changed[cell.id]))
         cells.append(cell)
-    if waiting:
-        cells.append(solution("\n\n".join(waiting)))
+        if end and ends_exercise(cell, changed):
+            end = len(cells)
+    close()
     return cells
+
+
+def describe(cell: NotebookNode) -> None:
+    """Tell myst-nb the alternative text of a cell's figure, and its size, so that nothing jumps."""
+    for output in cell.outputs:
+        picture = output.get("data", {}).get("image/png")
+        if picture:
+            known = output.metadata.get("image/png", {})
+            cell.metadata["mystnb"] = {"image": {"alt": known.get("alt", "")}}
+            width, height = struct.unpack(">II", base64.b64decode(picture)[16:24])
+            output.metadata["image/png"] = {"width": width, "height": height}
 
 
 def read(path: Path, name: str, executed: Path | None) -> NotebookNode:
@@ -119,8 +199,9 @@ def lesson(path: Path, executed: Path | None = None) -> NotebookNode:
         if cell.cell_type == "markdown":
             prose = linked(cell.source, path.stem, solved)
             cell.source = labelled(prose, label(path.stem, cell.id, solved))
-        elif "fold" in tags(cell):
-            cell.metadata["tags"] = [*tags(cell), "hide-input"]
+        else:
+            cell.metadata["tags"] = [*tags(cell), f"id-{cell.id}"]
+            describe(cell)
         cells.append(cell)
     notebook.cells = cells
     notebook.metadata = NotebookNode(language_info={"name": "python", "pygments_lexer": "ipython3"})

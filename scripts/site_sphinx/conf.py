@@ -9,7 +9,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 project = "Distributed Training with PyTorch"
 html_title = "Distributed Training with PyTorch · PyTorch 分散式訓練"
 language = "en"
-extensions = ["myst_nb", "sphinx_copybutton", "languages", "lessons", "search", "finish"]
+extensions = [
+    "myst_nb",
+    "sphinx_copybutton",
+    "languages",
+    "interface",
+    "wording",
+    "folds",
+    "lessons",
+    "tips",
+    "search",
+    "outside",
+    "finish",
+]
 exclude_patterns = ["extra"]
 html_theme = "sphinx_book_theme"
 html_static_path = ["static"]
@@ -20,14 +32,20 @@ html_theme_options = {
     "show_toc_level": 2,
     "home_page_in_toc": True,
     "article_header_end": ["language.html", "article-header-buttons.html"],
-    "use_download_button": True,
+    "navbar_persistent": [],
+    "footer_content_items": [],
+    "search_bar_text": "Search · 搜尋",
 }
+html_context = {"default_mode": "auto"}
+html_use_index = False
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_code_prompt_show = "Show the program · 展開程式"
+nb_code_prompt_hide = "Hide the program · 收起程式"
 myst_heading_anchors = 3
 myst_enable_extensions = []
 suppress_warnings = ["myst.header", "mystnb.unknown_mime_type"]

@@ -1,40 +1,71 @@
-"""What makes a page of a notebook a lesson: folded programs, predictions, exercises, long outputs.
+"""What makes a page of a notebook a lesson: predictions, exercises, places to link to.
 
-A prediction is a card: it hides the outputs of the cells below it and the paragraph after them,
-until the reader has guessed. Only the script of the page hides anything, so that nothing is lost
-without it, or on paper.
+A prediction hides the outputs of the cells below it and the paragraph after them (in both
+languages), until the reader has guessed. Only the script of the page hides anything, so that
+nothing is lost without it, or on paper.
 """
 
 import re
 
 from docutils import nodes
+from folds import is_cell, outputs, raw
+from languages import CHINESE, ENGLISH
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.transforms import SphinxTransform
+from wording import both
 
 PREDICT = "Predict:"
-GUESSED = (
-    '<button class="guessed" type="button" data-guess="{number}" hidden>'
-    '<span lang="en">I have guessed</span><span class="between"> · </span>'
-    '<span lang="zh-Hant-TW">我猜好了</span></button>'
-)
+TWIN = "先猜猜看："
+GUESSED = '<button class="guessed" type="button" data-guess="{number}">{label}</button>'
 EXERCISE = re.compile(r"Exercise \d+")
-LINES = 20  # of an output that are shown unfolded
+IDENTITY = "tag_id-"
 
 
-def is_cell(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.container) and "cell" in node.get("classes", [])
-
-
-def outputs(cell: nodes.Element) -> list[nodes.Element]:
-    """What a code cell printed and drew."""
-    inside = cell.findall(nodes.container)
-    return [node for node in inside if "cell_output" in node.get("classes", [])]
-
-
-def predicts(node: nodes.Node) -> bool:
+def asks(node: nodes.Node, words: str = PREDICT) -> bool:
+    """Whether a paragraph asks for a prediction."""
     if not isinstance(node, nodes.paragraph):
         return False
-    return any(strong.astext() == PREDICT for strong in node.findall(nodes.strong))
+    return any(strong.astext().strip() == words for strong in node.findall(nodes.strong))
+
+
+class PlaceCells(SphinxTransform):
+    """Give each code cell an id to link to: its tag `id-…`, which site_pages wrote."""
+
+    default_priority = 702
+
+    def apply(self) -> None:
+        for cell in self.document.findall(is_cell):
+            for name in [name for name in cell["classes"] if name.startswith(IDENTITY)]:
+                cell["classes"].remove(name)
+                cell["ids"].append(f"code-{name.removeprefix(IDENTITY)}")
+
+
+class MakeExercises(SphinxTransform):
+    """Let an exercise end with its solution: what follows belongs to the section around it."""
+
+    default_priority = 706
+
+    def apply(self) -> None:
+        for section in list(self.document.findall(nodes.section)):
+            if not EXERCISE.match(section[0].astext() if len(section) else ""):
+                continue
+            section["classes"].append("exercise")
+            begun = False
+            for at, node in enumerate(section.children):
+                begun = begun or "details class=" in self.html(node)
+                if begun and "</details>" in self.html(node):
+                    self.move(section, section.children[at + 1 :])
+                    break
+
+    def html(self, node: nodes.Node) -> str:
+        return node.astext() if isinstance(node, nodes.raw) else ""
+
+    def move(self, section: nodes.section, following: list[nodes.Node]) -> None:
+        after = section.parent.index(section) + 1
+        for node in following:
+            section.remove(node)
+        section.parent[after:after] = following
 
 
 class MakeCards(SphinxTransform):
@@ -47,53 +78,49 @@ class MakeCards(SphinxTransform):
         for section in list(self.document.findall(nodes.section)):
             children = list(section.children)
             for at, node in enumerate(children):
-                if predicts(node):
+                if asks(node) or asks(node, TWIN):
+                    node["classes"].append("prediction")
+                if asks(node):
                     number += 1
-                    self.hide(section, children[at + 1 :], number)
-            if EXERCISE.match(section[0].astext() if len(section) else ""):
-                section["classes"].append("exercise")
+                    self.hide(children[at + 1 :], number)
 
-    def hide(self, section: nodes.section, following: list[nodes.Node], number: int) -> None:
+    def hide(self, following: list[nodes.Node], number: int) -> None:
         """Mark what one prediction hides, and put its button ahead of that."""
         hidden: list[nodes.Element] = []
-        paragraphs = 0
+        wanted = [ENGLISH, CHINESE]  # the paragraphs with the answer
         for node in following:
-            if isinstance(node, nodes.section) or predicts(node):
+            if isinstance(node, nodes.section) or asks(node):
                 break
             if is_cell(node):
-                if paragraphs:
+                if len(wanted) < 2:
                     break
                 hidden += outputs(node)
             elif isinstance(node, nodes.paragraph) and hidden:
+                if asks(node, TWIN) or wanted[0] not in node["classes"]:
+                    break
                 hidden.append(node)
-                paragraphs += 1
-                if paragraphs == 2:
+                del wanted[0]
+                if not wanted:
                     break
         if not hidden:
             return
         for node in hidden:
             node["classes"] += ["guess", f"guess-{number}"]
-        button = nodes.raw("", GUESSED.format(number=number), format="html")
+        label = both("I have guessed: show the result", "我猜好了：看結果")
+        button = raw(GUESSED.format(number=number, label=label))
         first = hidden[0]
         first.parent.insert(first.parent.index(first), button)
 
 
-class FoldOutputs(SphinxTransform):
-    """An output of more lines than a screen is folded after its first ones."""
-
-    default_priority = 720
-
-    def apply(self) -> None:
-        for container in self.document.findall(nodes.container):
-            if "cell_output" not in container.get("classes", []):
-                continue
-            for block in list(container.findall(nodes.literal_block)):
-                lines = block.astext().count("\n") + 1
-                if lines > LINES:
-                    block["classes"].append("long")
+def choose_copied(app: Sphinx, config: Config) -> None:
+    """Copy buttons belong to code, not to what it printed."""
+    config.copybutton_selector = "div:not(.output) > div.highlight > pre"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_transform(MakeCards)
-    app.add_transform(FoldOutputs)
+    app.connect("config-inited", choose_copied, priority=100)  # ahead of sphinx_copybutton
+    for transform in (PlaceCells, MakeExercises, MakeCards):
+        app.add_transform(transform)
+    app.add_js_file("teacher.js", loading_method="defer")
+    app.add_css_file("teacher.css")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
