@@ -1,49 +1,65 @@
-"""The map of which lesson needs which, as SVG that follows the page's colours."""
+"""The map of which lesson needs which: a list of links, and lines that join them.
 
-from html import escape
+Each lesson is a row, indented by how many lessons lead to it. The lines are one SVG behind the
+list, in the list's own units (rem), so that both keep together at any size of letters and screen.
+"""
 
-WIDTH, HEIGHT = 92, 40  # of a box and the space around it
-BOX = 56, 26
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+ROW = 40  # the height of a row, in sixteenths of a rem; front.css has the same
+STEP = 12  # how far a row is indented for each lesson that leads to it
+DOT = 5  # the radius of a lesson's dot
+TURN = 8  # the radius of a line's bend
+EDGE = DOT + 2  # from the left edge to the first dot's middle
+
+
+class Place(NamedTuple):
+    """One lesson on the map."""
+
+    number: str
+    needs: list[str]
+    indent: float  # of its title, in rem
+    x: int
+    y: int
 
 
 def depth(number: str, needed: dict[str, list[str]]) -> int:
-    """In which column a lesson is: one right of the last that it needs."""
+    """How many lessons lead to a lesson, on the longest way."""
     return max((depth(early, needed) + 1 for early in needed[number]), default=0)
 
 
-def places(needed: dict[str, list[str]]) -> dict[str, tuple[int, int]]:
-    """The left upper corner of each lesson's box."""
-    rows: dict[int, int] = {}
-    found = {}
-    for number in sorted(needed):
-        column = depth(number, needed)
-        row = rows.get(column, 0)
-        rows[column] = row + 1
-        found[number] = (column * WIDTH + 4, row * HEIGHT + 4)
+def places(needed: dict[str, list[str]]) -> list[Place]:
+    """The lessons in order, each with the middle of its dot."""
+    found = []
+    for row, number in enumerate(sorted(needed)):
+        x = EDGE + depth(number, needed) * STEP
+        indent = (x + DOT + 6) / 16
+        found.append(Place(number, needed[number], indent, x, row * ROW + ROW // 2))
     return found
 
 
-def drawn(needed: dict[str, list[str]], links: dict[str, tuple[str, str]]) -> str:
-    """The map; `links`: the address and the title of each lesson."""
-    at = places(needed)
-    width = max(x for x, _ in at.values()) + BOX[0] + 4
-    height = max(y for _, y in at.values()) + BOX[1] + 4
-    title = "Which lesson needs which · 哪一課要先學哪一課"
+def described(needed: dict[str, list[str]]) -> str:
+    """What the lines show, in words."""
+    pairs = [f"{late} ← {', '.join(early)}" for late, early in needed.items() if early]
+    return f"Which lesson needs which · 哪一課要先學哪一課: {'; '.join(pairs)}"
+
+
+def lines(needed: dict[str, list[str]]) -> Markup:
+    """The lines and dots: down from a lesson, then right to each lesson that needs it."""
+    at = {place.number: place for place in places(needed)}
+    width = max(place.x for place in at.values()) + EDGE
+    height = len(at) * ROW
     parts = [
-        f'<svg class="course-map" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{title}"><title>{title}</title>'
+        f'<svg viewBox="0 0 {width} {height}" width="{width / 16}rem" height="{height / 16}rem" '
+        f'role="img"><title>{described(needed)}</title>'
     ]
-    for late, all_early in needed.items():
-        x2, y2 = at[late]
-        for early in all_early:
-            x1, y1 = at[early]
-            points = f"{x1 + BOX[0]},{y1 + BOX[1] / 2} {x2},{y2 + BOX[1] / 2}"
-            parts.append(f'<polyline points="{points}"/>')
-    for number, (x, y) in at.items():
-        address, name = links[number]
-        parts.append(
-            f'<a href="{escape(address)}"><title>{escape(name)}</title>'
-            f'<rect x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="5"/>'
-            f'<text x="{x + BOX[0] / 2}" y="{y + 18}">{number}</text></a>'
-        )
-    return "".join([*parts, "</svg>"])
+    for late in at.values():
+        for number in late.needs:
+            early = at[number]
+            bend = f"V{late.y - TURN} Q{early.x} {late.y} {early.x + TURN} {late.y} H{late.x}"
+            edge = f"{number}-{late.number}"
+            parts.append(f'<path data-edge="{edge}" d="M{early.x} {early.y} {bend}"/>')
+    parts += [f'<circle cx="{place.x}" cy="{place.y}" r="{DOT}"/>' for place in at.values()]
+    return Markup("".join([*parts, "</svg>"]))
