@@ -3,7 +3,6 @@
 Each fault is a warning of Sphinx with its place; scripts/site_build.py tells them all and fails.
 """
 
-import json
 import re
 
 from docutils import nodes
@@ -12,7 +11,6 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 KIND = "course"  # of all these warnings: `[course.title]`
-CELL = 10_000  # myst-nb counts lines so: the first line of the second cell is line 20002
 LETTERS = re.compile(r"[^\W\d_]{2,}")
 SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？]")
 # Code and formulas are in no language; languages.py judges headings and tables.
@@ -24,19 +22,6 @@ logger = logging.getLogger(__name__)
 
 def refuse(what: str, text: str, location: object) -> None:
     logger.warning(text, type=KIND, subtype=what, location=location)
-
-
-def check_outputs(app: Sphinx, docname: str, content: list[str]) -> None:
-    """Each picture that a cell drew says in words what it shows."""
-    if not str(app.env.doc2path(docname)).endswith(".ipynb"):
-        return
-    for number, cell in enumerate(json.loads(content[0])["cells"], 1):
-        for output in cell.get("outputs", []):
-            for kind in output.get("data", {}):
-                about = output.get("metadata", {}).get(kind, {})
-                if kind.startswith("image/") and not about.get("alt", "").strip():
-                    what = "a figure has no alternative text: give it a title and labels"
-                    refuse("image", what, (docname, number * CELL + 2))
 
 
 def is_marked(node: nodes.Element) -> bool:
@@ -91,10 +76,12 @@ def check_page(app: Sphinx, document: nodes.document) -> None:
         remedy = "the page has no title: begin with `# Title · 標題`"
         refuse("title", remedy, (app.env.docname, 1))
     for image in document.findall(nodes.image):
-        drawn = isinstance(image.parent, nodes.container)  # by a cell: check_outputs
-        if not drawn and not image.get("alt", "").strip():
-            remedy = f"the image {image['uri']} has no alternative text: ![what it shows](…)"
-            refuse("image", remedy, image if image.line else image.parent)
+        if image.get("alt", "").strip():
+            continue
+        text = f"the image {image['uri']} has no alternative text: ![what it shows](…)"
+        if isinstance(image.parent, nodes.container):  # a cell drew it
+            text = "a figure has no alternative text: give it a title and labels"
+        refuse("image", text, image if image.line else image.parent)
     for paragraph in document.findall(nodes.paragraph):
         word = without_language(paragraph)
         if word:
@@ -107,6 +94,5 @@ def check_page(app: Sphinx, document: nodes.document) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("source-read", check_outputs)
     app.connect("doctree-read", check_page, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
 """The build of the site: what it refuses, what it empties, and the page of what ran.
 
-Sphinx runs on a course of two lessons, with a front page of one link; the front page itself, the
-sheets and the pages of lessons have tests of their own in tests/pages.
+Sphinx runs on a course of two lessons, with a front page of one link, a plain theme and the
+extensions that refuse; tests/pages looks at the real site.
 """
 
 import base64
@@ -27,6 +27,14 @@ from site_messages import Fault, Faults, Places, Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT = "# Small · 小\n\n```{toctree}\n:glob:\n\nnotebooks/**\n```\n"
+SETTINGS = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "scripts" / "site_sphinx")!r})
+extensions = ["myst_nb", "languages", "refusals"]
+exclude_patterns = ["extra"]
+nb_execution_mode = "off"
+suppress_warnings = ["myst.header"]
+"""
 FAILED = {"name": "02_second", "seconds": 7, "ok": False, "what": "in cell 6: !torchrun a | b"}
 
 
@@ -61,6 +69,8 @@ def built(template: Path, tmp_path_factory: pytest.TempPathFactory):
     subprocess.run(["cp", "-r", template, course.root], check=True)
     for workshop in course.root.glob("notebooks/**/workshop.ipynb"):
         workshop.unlink()  # its title comes from a lesson that this course has not
+    (folder / "settings").mkdir()
+    (folder / "settings" / "conf.py").write_text(SETTINGS)
     executed = folder / "executed"
     executed.mkdir()
     ran = course.notebook("02_second")
@@ -77,6 +87,7 @@ def built(template: Path, tmp_path_factory: pytest.TempPathFactory):
     def build(*options: str | Path) -> tuple[int, str]:
         with pytest.MonkeyPatch.context() as patch, (folder / "said").open("w+") as said:
             patch.setattr(site_pages, "write_all", write_few)
+            patch.setattr(site_build, "SETTINGS", folder / "settings")
             patch.setattr(sys, "stdout", said)
             patch.setattr(sys, "stderr", said)
             where = ["--sources", folder / "src", "--site", folder / "site"]
@@ -104,7 +115,7 @@ def spoil(course: Small) -> None:
     change(course, "兩個 rank 在數數。", "兩個 rank 在數數。\n\nПривет")
     notebook = course.notebook()
     code = next(cell for cell in notebook.cells if cell.source.startswith("alpha = result"))
-    picture = base64.b64encode(b"a figure").decode()
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(16)).decode()
     code.outputs = [new_output("display_data", data={"image/png": picture})]
     nbformat.write(notebook, course.path("01_first"))
     for name in ("02_second", "solutions/02_second"):
@@ -135,6 +146,11 @@ def test_a_fault_is_told_with_the_line_that_was_written(built: dict, at: str, me
     assert code == 1
     assert f"site: {place}: {message}" in said
     assert said.count(message) == 1
+
+
+@pytest.mark.quick
+def test_the_site_is_built_with_these_refusals() -> None:
+    assert '"refusals",' in (site_build.SETTINGS / "conf.py").read_text()
 
 
 def test_a_lesson_without_title_is_refused(built: dict) -> None:
