@@ -30,7 +30,6 @@ html_js_files = ["course.js", ("reading.js", {"defer": "defer"})]
 templates_path = ["templates"]
 html_theme_options = {
     "show_toc_level": 2,
-    "home_page_in_toc": True,
     "article_header_end": ["language.html", "article-header-buttons.html"],
     "navbar_persistent": [],
     "footer_content_items": [],

@@ -12,6 +12,7 @@ from sphinx.transforms import SphinxTransform
 
 CJK = re.compile(r"[\u3400-\u9fff]")
 WORD = re.compile(r"[A-Za-z]{2,}")
+PUNCTUATION = re.compile("[，。、；：？！]")
 BETWEEN = " · "
 ENGLISH = "language-en"
 CHINESE = "language-zh-Hant-TW"
@@ -32,7 +33,7 @@ def language(text: str) -> str | None:
     english = len(WORD.findall(text))
     if not (chinese or english):
         return None
-    is_chinese = chinese >= english or re.search("[，。、；：？！]", text)
+    is_chinese = chinese >= english or PUNCTUATION.search(text)
     return CHINESE if is_chinese else ENGLISH
 
 
@@ -70,9 +71,30 @@ def part(node: nodes.Element) -> None:
 
 
 def prose_of(node: nodes.Node) -> str:
+    """What tells the language of a piece: not code, nor a link whose words are in both."""
     if isinstance(node, nodes.Text):
         return node.astext()
-    return "" if isinstance(node, nodes.literal) else prose(node)
+    words = prose(node)
+    return "" if isinstance(node, nodes.literal) or BETWEEN in words else words
+
+
+def mark_columns(table: nodes.table) -> None:
+    """Mark the columns *English* and *中文* of a table of words.
+
+    A reader of Chinese sees the English words, too: programs and messages use them. Each row can be
+    linked to.
+    """
+    for row in table.findall(nodes.row):
+        titles = [entry.astext() for entry in row]
+        break
+    if not {"English", "中文"} <= set(titles):
+        return
+    for row in table.findall(nodes.row):
+        english = row[titles.index("English")]
+        english["classes"] += [ENGLISH, "kept"]
+        row[titles.index("中文")]["classes"].append(CHINESE)
+        if not isinstance(row.parent, nodes.thead):
+            row["ids"].append(nodes.make_id(f"term-{english.astext()}"))
 
 
 class MarkLanguages(SphinxTransform):
@@ -86,6 +108,8 @@ class MarkLanguages(SphinxTransform):
         for entry in self.document.findall(nodes.entry):
             for paragraph in entry.findall(nodes.paragraph):
                 part(paragraph)
+        for table in self.document.findall(nodes.table):
+            mark_columns(table)
         for item in self.document.findall(nodes.list_item):
             kind = language(prose(item))
             if kind:

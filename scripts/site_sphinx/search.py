@@ -7,21 +7,36 @@ import json
 from pathlib import Path
 
 from docutils import nodes
-from languages import CHINESE, ENGLISH
+from languages import BETWEEN, CHINESE, ENGLISH, language
 from sphinx.application import Sphinx
 
-WITHOUT = ("notebooks/solutions/",)  # they say what the lessons say
+WITHOUT = ("notebooks/solutions/", "runs")  # they say what the lessons say, or nothing to look up
+ERRORS = ("errors/", "assets/error-texts")
+BLOCKS = nodes.paragraph | nodes.literal_block | nodes.entry | nodes.title
+
+
+def field(text: str) -> str:
+    """The language of a text that is in no marked place."""
+    return "zh" if language(text) == CHINESE else "en"
+
+
+def has_words(table: nodes.Node) -> bool:
+    """Whether it is a table of words, of which each row is looked up alone."""
+    return any(row["ids"] for row in table.findall(nodes.row))
 
 
 def fields(section: nodes.Element) -> dict[str, str]:
     """The words of one section without those of the sections in it."""
     parts: dict[str, list[str]] = {"en": [], "zh": [], "code": []}
 
-    def gather(node: nodes.Node, kind: str) -> None:
+    def gather(node: nodes.Node, kind: str | None) -> None:
         if isinstance(node, nodes.Text):
-            parts[kind].append(node.astext())
+            for piece in node.astext().split(BETWEEN):
+                parts[kind or field(piece)].append(f"{piece} " if kind is None else piece)
             return
         if isinstance(node, nodes.section | nodes.title | nodes.raw | nodes.image):
+            return
+        if isinstance(node, nodes.table) and has_words(node):
             return
         classes = node.get("classes", []) if isinstance(node, nodes.Element) else []
         if "tag_fold" in classes:
@@ -34,26 +49,39 @@ def fields(section: nodes.Element) -> dict[str, str]:
             kind = "code"
         for child in node.children:
             gather(child, kind)
-        if isinstance(node, nodes.paragraph | nodes.literal_block | nodes.entry):
-            parts[kind].append(" ")
+        if isinstance(node, BLOCKS):
+            for texts in parts.values():
+                texts.append(" ")
 
     for child in section.children:
-        gather(child, "en")
+        gather(child, None)
     return {kind: " ".join("".join(texts).split()) for kind, texts in parts.items()}
 
 
-def collect(app: Sphinx) -> list[dict[str, str]]:
+def filled(section: nodes.Element) -> dict[str, str]:
+    return {kind: text for kind, text in fields(section).items() if text}
+
+
+def collect(app: Sphinx) -> list[dict[str, str | int]]:
+    """One row a section; `page` is left out where the section's heading is the page's."""
     rows = []
     for name in sorted(app.env.found_docs):
         if name.startswith(WITHOUT):
             continue
-        document = app.env.get_doctree(name)
         page = app.env.titles[name].astext()
-        for section in document.findall(nodes.section):
+        for section in app.env.get_doctree(name).findall(nodes.section):
             heading = section[0].astext()
-            title = page if heading == page else f"{page} › {heading}"
-            place = f"{name}.html#{section['ids'][0]}"
-            rows.append({"address": place, "title": title} | fields(section))
+            row: dict[str, str | int] = {"at": f"{name}.html#{section['ids'][0]}", "title": heading}
+            if heading != page:
+                row["page"] = page
+            if name.startswith(ERRORS):
+                row["error"] = 1
+            rows.append(row | filled(section))
+            for word in section.findall(nodes.row):
+                if word["ids"] and word.parent.parent.parent.parent is section:
+                    place = f"{name}.html#{word['ids'][0]}"
+                    title = BETWEEN.join(entry.astext() for entry in word[:2])
+                    rows.append({"at": place, "title": title, "page": page} | filled(word))
     return rows
 
 

@@ -49,6 +49,41 @@
     }
   }
 
+  // Labels and tooltips are `English · 中文`: the part that is shown now.
+  const ATTRIBUTES = ["aria-label", "title", "placeholder", "data-bs-original-title"];
+  const labels = new Map(); // element → attribute → both parts
+
+  function collectLabels() {
+    for (const attribute of ATTRIBUTES) {
+      for (const element of document.querySelectorAll(`[${attribute}*=" · "]`)) {
+        const text = element.getAttribute(attribute);
+        const at = text.lastIndexOf(" · ");
+        if (!/[\u3400-\u9fff]/.test(text.slice(at))) continue;
+        if (!labels.has(element)) labels.set(element, new Map());
+        labels.get(element).set(attribute, { both: text, en: text.slice(0, at), zh: text.slice(at + 3) });
+      }
+    }
+  }
+
+  function markLabels() {
+    for (const [element, attributes] of labels) {
+      for (const [attribute, texts] of attributes) {
+        if (element.hasAttribute(attribute)) element.setAttribute(attribute, texts[language]);
+      }
+    }
+  }
+
+  // A form's address loses what follows `?`, so it takes the language along as a field.
+  function markForms() {
+    for (const form of document.querySelectorAll('form[method="get"]')) {
+      form.querySelector('input[name="lang"]')?.remove();
+      if (language === "both") continue;
+      const field = document.createElement("input");
+      Object.assign(field, { type: "hidden", name: "lang", value: language });
+      form.append(field);
+    }
+  }
+
   function apply() {
     root.dataset.courseLanguage = language;
     root.lang = language === "zh" ? "zh-Hant-TW" : "en";
@@ -56,6 +91,9 @@
       button.setAttribute("aria-pressed", String(button.dataset.choose === language));
     }
     markLinks();
+    markLabels();
+    markForms();
+    document.dispatchEvent(new CustomEvent("course-language"));
   }
 
   function choose(asked) {
@@ -76,6 +114,7 @@
     for (const button of document.querySelectorAll("[data-choose]")) {
       button.addEventListener("click", () => choose(button.dataset.choose));
     }
+    collectLabels();
     for (const button of document.querySelectorAll("[data-act]")) {
       const print = button.dataset.act === "print";
       button.addEventListener("click", () => (print ? window.print() : window.toggleFullScreen()));

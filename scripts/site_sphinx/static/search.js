@@ -1,94 +1,164 @@
 // The search of the site: every section is one entry of courseSections, which Sphinx has written.
 //
-// All words of a query must be in a section. Chinese has no spaces, so words are looked for as
-// they are written, anywhere in the text. Hits in the shown language come first, none is left out.
+// A query is cut into words. Chinese has no spaces, so a run of Chinese is one word where a section
+// has it as it is written, and else its pairs of characters. A section must have all words; if none
+// has, those with most of them are shown, as for a whole line of an error message. Hits in the shown
+// language come first, none is left out.
 (() => {
   "use strict";
-  const AROUND = 70; // characters of an excerpt on each side of the hit
-  const TITLE = 20; // how many hits in the text one in the title is worth
+  const AROUND = 80; // characters of an excerpt on each side of the hit
+  const MOST = 0.6; // the share of the words that must be there, if no section has all
+  const WORTH = { title: 20, phrase: 60, error: 40 };
+  const FIELDS = ["en", "zh", "code"];
+  const HAN = /[\u3400-\u9fff]/;
 
-  function count(text, word) {
-    return text.toLowerCase().split(word).length - 1;
+  const folded = (window.courseSections || []).map((section) => ({
+    section,
+    title: section.title.toLowerCase(),
+    en: (section.en || "").toLowerCase(),
+    zh: (section.zh || "").toLowerCase(),
+    code: (section.code || "").toLowerCase(),
+  }));
+
+  const count = (text, word) => text.split(word).length - 1;
+
+  function pairs(run) {
+    return Array.from({ length: run.length - 1 }, (_, at) => run.slice(at, at + 2));
   }
 
-  // How well a section answers; 0 if a word is missing.
-  function score(section, words, language) {
-    let total = 0;
+  // The words of a query: runs of Chinese, and what stands between spaces.
+  function wordsOf(query) {
+    const runs = query.match(/[\u3400-\u9fff]+|[^\s\u3000-\u9fff\uff00-\uffef]+/gu) || [];
+    const words = [];
+    for (const run of runs) {
+      const known = !HAN.test(run) || run.length < 3 || folded.some((row) => FIELDS.some((name) => row[name].includes(run)));
+      words.push(...(known ? [run] : pairs(run)));
+    }
+    return [...new Set(words)];
+  }
+
+  // How well a section answers, and the share of the words that it has.
+  function judge(row, query, words, language) {
+    let points = 0;
+    let has = 0;
     for (const word of words) {
-      const inTitle = count(section.title, word);
-      const hits = { en: count(section.en, word), zh: count(section.zh, word) };
-      const neutral = count(section.code, word);
+      const inTitle = count(row.title, word);
+      const hits = { en: count(row.en, word), zh: count(row.zh, word) };
+      const neutral = count(row.code, word);
       const shown = language === "both" ? hits.en + hits.zh : hits[language];
       const other = hits.en + hits.zh - shown;
-      if (inTitle + shown + other + neutral === 0) return 0;
-      total += TITLE * inTitle + Math.min(shown, 9) + Math.min(neutral, 9) / 10 + Math.min(other, 9) / 100;
+      if (inTitle + shown + other + neutral) has += 1;
+      points += WORTH.title * Math.min(inTitle, 1) + Math.min(shown, 9) + Math.min(neutral, 9) / 10 + Math.min(other, 9) / 100;
     }
-    return total;
+    // A message of several words is looked up among the errors first.
+    if (words.length > 1 && [row.title, ...FIELDS.map((name) => row[name])].some((text) => text.includes(query))) {
+      points += WORTH.phrase + (row.section.error ? WORTH.error : 0);
+    } else if (words.length > 3 && row.section.error) {
+      points += WORTH.error;
+    }
+    return { section: row.section, row, points, share: has / words.length };
   }
 
-  function excerpt(section, words, language) {
-    const order = language === "zh" ? ["zh", "en", "code"] : ["en", "zh", "code"];
-    for (const field of order) {
-      const at = section[field].toLowerCase().indexOf(words[0]);
-      if (at >= 0) {
+  function search(text, language) {
+    const query = text.trim().toLowerCase().replace(/\s+/g, " ");
+    const words = wordsOf(query);
+    if (!words.length) return { words, hits: [], whole: true };
+    const judged = folded.map((row) => judge(row, query, words, language));
+    const whole = judged.some((hit) => hit.share === 1);
+    const hits = judged
+      .filter((hit) => hit.share >= (whole ? 1 : MOST))
+      .sort((a, b) => b.share - a.share || b.points - a.points);
+    return { words: words.includes(query) ? words : [query, ...words], hits, whole };
+  }
+
+  // `06 · DDP · 分散式資料平行`: each part in its language, so that the page shows the chosen one.
+  function bilingual(text) {
+    const made = document.createDocumentFragment();
+    const parts = text.split(" · ");
+    const both = parts.some((part) => HAN.test(part)) && parts.some((part) => /[a-z]{2}/i.test(part) && !HAN.test(part));
+    const kind = (part) => (HAN.test(part) ? "zh-Hant-TW" : /[a-z]{2}/i.test(part) ? "en" : "");
+    parts.forEach((part, number) => {
+      if (number) {
+        const between = document.createElement("span");
+        between.textContent = " · ";
+        if (both && kind(part) && kind(parts[number - 1])) between.className = "between";
+        made.append(between);
+      }
+      const piece = document.createElement("span");
+      piece.textContent = part;
+      if (both && kind(part)) piece.lang = kind(part);
+      made.append(piece);
+    });
+    return made;
+  }
+
+  // Text with every word of the query marked.
+  function marked(text, words) {
+    const made = document.createDocumentFragment();
+    const escaped = [...words].sort((a, b) => b.length - a.length).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    text.split(new RegExp(`(${escaped.join("|")})`, "gi")).forEach((piece, number) => {
+      if (number % 2 === 0) return made.append(piece);
+      const mark = document.createElement("mark");
+      mark.textContent = piece;
+      return made.append(mark);
+    });
+    return made;
+  }
+
+  // The piece of a section around the first hit, from the shown language if it is there.
+  function excerpt(hit, words, language) {
+    const order = language === "zh" ? ["zh", "en", "code"] : FIELDS;
+    for (const word of words) {
+      for (const name of order) {
+        const at = hit.row[name].indexOf(word);
+        if (at < 0) continue;
+        const text = hit.section[name];
         const from = Math.max(0, at - AROUND);
-        const until = at + words[0].length + AROUND;
-        const text = section[field];
-        return {
-          field,
-          before: (from ? "…" : "") + text.slice(from, at),
-          hit: text.slice(at, at + words[0].length),
-          after: text.slice(at + words[0].length, until) + (until < text.length ? "…" : ""),
-        };
+        const until = Math.min(text.length, at + word.length + AROUND);
+        const cut = `${from ? "…" : ""}${text.slice(from, until)}${until < text.length ? "…" : ""}`;
+        const made = document.createElement("p");
+        // Not `lang` of the page's rule: an excerpt in the other language is better than none.
+        made.className = "excerpt kept";
+        made.dataset.field = name;
+        made.lang = name === "zh" ? "zh-Hant-TW" : "en";
+        made.append(marked(cut, words));
+        return made;
       }
     }
-    return null;
+    return "";
   }
 
-  function item(section, words, language) {
+  function item(hit, words, language) {
     const entry = document.createElement("li");
     const link = document.createElement("a");
-    link.href = section.address;
-    if (language !== "both") {
-      const [page, place] = section.address.split("#");
-      link.href = `${page}?lang=${language}${place ? `#${place}` : ""}`;
-    }
-    link.textContent = section.title;
-    entry.append(link);
-    const found = excerpt(section, words, language);
-    if (found) {
-      const text = document.createElement("p");
-      const hit = document.createElement("mark");
-      hit.textContent = found.hit;
-      text.lang = found.field === "zh" ? "zh-Hant-TW" : "en";
-      text.className = "excerpt";
-      text.append(found.before, hit, found.after);
-      entry.append(text);
-    }
+    const [page, place] = hit.section.at.split("#");
+    link.href = `${page}${language === "both" ? "" : `?lang=${language}`}#${place}`;
+    if (hit.section.page) link.append(bilingual(hit.section.page), " › ");
+    link.append(bilingual(hit.section.title));
+    entry.append(link, excerpt(hit, words, language));
     return entry;
-  }
-
-  function search(query, language) {
-    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-    if (!words.length) return [];
-    return window.courseSections
-      .map((section) => ({ section, words, points: score(section, words, language) }))
-      .filter((hit) => hit.points > 0)
-      .sort((a, b) => b.points - a.points);
   }
 
   document.addEventListener("DOMContentLoaded", () => {
     const results = document.getElementById("course-results");
-    const told = document.getElementById("course-found");
     const field = document.getElementById("course-query");
-    const language = window.course.language();
+    const say = (name, shown) => {
+      document.getElementById(`course-${name}`).hidden = !shown;
+    };
     const show = () => {
-      const hits = search(field.value, language);
-      results.replaceChildren(...hits.map((hit) => item(hit.section, hit.words, language)));
-      told.textContent = field.value.trim() ? `${hits.length} · ${field.value.trim()}` : "";
+      const language = window.course.language();
+      const asked = field.value.trim() !== "";
+      const { words, hits, whole } = search(field.value, language);
+      results.replaceChildren(...hits.map((hit) => item(hit, words, language)));
+      for (const number of document.querySelectorAll("[data-found]")) number.textContent = hits.length;
+      say("found", asked && hits.length > 0);
+      say("partly", asked && hits.length > 0 && !whole);
+      say("nothing", asked && hits.length === 0);
     };
     field.value = new URLSearchParams(location.search).get("q") || "";
     field.addEventListener("input", show);
+    document.addEventListener("course-language", show);
     show();
+    if (!field.value) field.focus();
   });
 })();
