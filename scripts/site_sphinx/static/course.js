@@ -24,28 +24,34 @@
     }
   }
 
+  // What the reader has chosen, here or on another page; null if nothing.
   function chosen() {
     const asked = new URLSearchParams(location.search).get("lang") || stored();
-    return LANGUAGES.includes(asked) ? asked : "both";
+    return LANGUAGES.includes(asked) ? asked : null;
   }
 
-  let language = chosen();
+  let choice = chosen();
+  let language = choice || "both";
   root.classList.add("js");
   root.dataset.courseLanguage = language;
 
-  // Whether an address is a page of this site.
-  function isInternal(link) {
-    const address = link.getAttribute("href") || "";
-    return address !== "" && !/^([a-z]+:|#)/i.test(address) && link.pathname.endsWith(".html");
+  // The links to pages of this site, those in drawings too: relative, as they were written.
+  const links = [];
+
+  function collectLinks() {
+    for (const link of document.querySelectorAll("a[href]")) {
+      const address = link.getAttribute("href");
+      if (/^([a-z]+:|#|$)/i.test(address)) continue;
+      if (new URL(address, location.href).pathname.endsWith(".html")) links.push(link);
+    }
   }
 
   function markLinks() {
-    for (const link of document.querySelectorAll("a[href]")) {
-      if (!isInternal(link)) continue;
-      const address = new URL(link.href);
-      if (language === "both") address.searchParams.delete("lang");
-      else address.searchParams.set("lang", language);
-      link.href = address.href;
+    if (!choice) return;
+    for (const link of links) {
+      const address = new URL(link.getAttribute("href"), location.href);
+      address.searchParams.set("lang", choice);
+      link.setAttribute("href", address.href);
     }
   }
 
@@ -77,9 +83,9 @@
   function markForms() {
     for (const form of document.querySelectorAll('form[method="get"]')) {
       form.querySelector('input[name="lang"]')?.remove();
-      if (language === "both") continue;
+      if (!choice) continue;
       const field = document.createElement("input");
-      Object.assign(field, { type: "hidden", name: "lang", value: language });
+      Object.assign(field, { type: "hidden", name: "lang", value: choice });
       form.append(field);
     }
   }
@@ -97,11 +103,11 @@
   }
 
   function choose(asked) {
+    choice = asked;
     language = asked;
-    store(language);
+    store(asked);
     const address = new URL(location.href);
-    if (language === "both") address.searchParams.delete("lang");
-    else address.searchParams.set("lang", language);
+    address.searchParams.set("lang", asked);
     try {
       history.replaceState(history.state, "", address);
     } catch {
@@ -114,6 +120,7 @@
     for (const button of document.querySelectorAll("[data-choose]")) {
       button.addEventListener("click", () => choose(button.dataset.choose));
     }
+    collectLinks();
     collectLabels();
     for (const button of document.querySelectorAll("[data-act]")) {
       const print = button.dataset.act === "print";
@@ -121,5 +128,5 @@
     }
     apply();
   });
-  window.course = { language: () => language };
+  window.course = { language: () => language, choice: () => choice };
 })();

@@ -132,7 +132,8 @@
     const entry = document.createElement("li");
     const link = document.createElement("a");
     const [page, place] = hit.section.at.split("#");
-    link.href = `${page}${language === "both" ? "" : `?lang=${language}`}#${place}`;
+    const choice = window.course.choice();
+    link.href = `${page}${choice ? `?lang=${choice}` : ""}#${place}`;
     if (hit.section.page) link.append(bilingual(hit.section.page), " › ");
     link.append(bilingual(hit.section.title));
     entry.append(link, excerpt(hit, words, language));
