@@ -21,9 +21,16 @@ ROW = re.compile(r"^\| (?P<texts>`.*?) \| (?P<middle>.*) \| (?P<last>.*) \|$", r
 TEXT = re.compile(r"`([^`]+)`")
 CELL = re.compile(r"\[([^]]*)\]\((\.\./notebooks/\w+\.ipynb#cell-id=[\w-]+)\)")
 PLACE = "assets/error-texts.md"
+SMALL = ("nccl", "torchrun")  # names without a capital
 CAUSES = "assets/error-causes.toml"
 QUOTED = "github.com"  # a row of the second table names threads there, and has its remedy first
 LAST = "↑"
+# What a reader may copy: --option, NAME_OF_VARIABLE=1, name_in_python=True, module.call(…), /path.
+NAMES = re.compile(
+    r"(?<![\w`/.-])(?:--[a-z][\w-]*|@?\w+(?:\.\w+)+(?:\(\w*\))?|[A-Za-z]+_\w+|/\w+(?:/[\w.]+)+"
+    r"|\w+\([^()]*=[^()]*\))(?:=\w+)?",
+    re.ASCII,
+)
 LESSON = re.compile(r"/([a-z\d]+)[_.]")  # its number, or `workshop`
 TABLE = "../assets/error-texts.md"
 
@@ -58,7 +65,7 @@ def row(match: re.Match) -> Row:
     links = CELL.findall(match["middle"])
     if QUOTED in match["last"]:
         # A link in the remedy is named below it, once for both languages.
-        plain = CELL.sub(lambda link: link[1].partition(" · ")[0], match["middle"])
+        plain = CELL.sub(lambda link: f"“{link[1].partition(' · ')[0]}”", match["middle"])
         return Row(match["texts"], texts, links, both(plain), match["last"])
     return Row(match["texts"], texts, links, both(match["last"]), "")
 
@@ -112,7 +119,7 @@ def page(one: Row, cause: dict, links: list[tuple[str, str]]) -> str:
             f"of [the table]({TABLE}), too, look that one up.",
             f"所以這段文字是結果，不是原因。輸出裡還有[表中]({TABLE})的其他訊息，就查那一個。",
         ]
-    blocks += ["## Remedy · 解法", sentence(english, "."), sentence(chinese, "。")]
+    blocks += ["## Remedy · 解法", sentence(english), sentence(chinese)]
     blocks += ["## The cell that shows it · 示範的儲存格"]
     for heading, address in links:
         title, title_chinese = both(heading)
@@ -125,11 +132,12 @@ def page(one: Row, cause: dict, links: list[tuple[str, str]]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def sentence(text: str, stop: str) -> str:
-    """A remedy as a sentence: the tables have them without a capital and a full stop."""
-    first, rest = text[:1], text[1:]
-    whole = text if re.match(r"\w*[_.(=]", text) else first.upper() + rest
-    return whole if whole.endswith(stop) else whole + stop
+def sentence(text: str) -> str:
+    """A remedy as a sentence: the tables have them without a capital, a full stop and code."""
+    is_chinese = CJK.search(text)
+    if not (is_chinese or NAMES.match(text) or text.startswith(SMALL)):
+        text = text[:1].upper() + text[1:]
+    return NAMES.sub(r"`\g<0>`", text) + ("。" if is_chinese else ".")
 
 
 def with_pages(text: str, found: list[Row]) -> str:

@@ -3,13 +3,15 @@
 import json
 import re
 import struct
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup, SoupStrainer, Tag
 from playwright.sync_api import BrowserContext
-from sphinx.cmd.build import main as sphinx
 
 import build_minutes
 import build_routes
@@ -21,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
 CJK = re.compile(r"[\u3400-\u9fff]")
 ENGLISH = re.compile(r"[A-Za-z]{2,}")
+OWN = re.compile("head|article")
 SETTINGS = ROOT / "scripts" / "site_sphinx"
 
 # What a class and a learner look for, besides the lessons.
@@ -97,18 +100,20 @@ Now we train.
 """
 
 
+@cache
 def parsed(path: Path) -> BeautifulSoup:
-    return BeautifulSoup(path.read_text(), "html.parser")
+    """A page's head and its own text, without its navigation."""
+    return BeautifulSoup(path.read_text(), "html.parser", parse_only=SoupStrainer(OWN))
 
 
 def links(path: Path) -> set[Path]:
-    """The pages that a page's own text leads to, without its navigation."""
+    """The pages that a page's own text leads to."""
+    text = path.read_text()
+    text = text[text.find("<article") :]
     found = set()
-    text = parsed(path)
-    for link in (text.find("article") or text).find_all("a", href=True):
-        name = link["href"].partition("#")[0]
-        if name and not re.match("[a-z]+:", name):
-            found.add((path.parent / unquote(name)).resolve())
+    for address in re.findall(r'<a\b[^>]*\bhref="([^"#]+)', text.partition("</article>")[0]):
+        if not re.match("[a-z]+:", address):
+            found.add((path.parent / unquote(address)).resolve())
     return found
 
 
@@ -249,16 +254,14 @@ def is_chinese(node: Tag) -> bool:
 
 
 def test_the_remedy_of_a_page_is_that_of_its_row(site: Path, table: list[list[str]]) -> None:
+    pages = list(map(parsed, (site / "errors").glob("*.html")))
+    by_text = {}
+    for page in pages:
+        by_text[page.h1.code.get_text()] = page.article.get_text().replace("’", "'")
     for first, middle, last in table:
         remedy = middle if "github.com" in last else last
-        start = re.sub(r"\[.*|`", "", remedy).removeprefix("↑ ")[1:30].strip()
-        texts = re.findall("`(.+?)`", first)
-        pages = [path for path in (site / "errors").glob("*.html") if texts[0] in title(path)]
-        assert any(start in parsed(path).get_text() for path in pages), first
-
-
-def title(path: Path) -> str:
-    return parsed(path).h1.get_text()
+        start = re.split(r"[\[`]|[:;,]? (?:see|as in)| · ", remedy.removeprefix("↑ "))[0][1:]
+        assert start in by_text[re.findall("`(.+?)`", first)[0]]
 
 
 def test_the_watchdog_has_a_page(site: Path) -> None:
@@ -268,7 +271,8 @@ def test_the_watchdog_has_a_page(site: Path) -> None:
 
 def test_each_lesson_is_described_in_both_languages(site: Path) -> None:
     for path in COURSE.sources:
-        page = parsed(site / "notebooks" / f"{path.stem}.html")
+        text = (site / "notebooks" / f"{path.stem}.html").read_text()
+        page = BeautifulSoup(text[: text.find("</h1>", text.find("<article"))], "html.parser")
         told = page.select_one('meta[name="description"]')["content"]
         for text in (page.title.get_text(), told):
             assert CJK.search(text)
@@ -282,18 +286,18 @@ def test_each_lesson_is_described_in_both_languages(site: Path) -> None:
 
 
 def small_site(folder: Path, *options: str) -> Path:
-    """A site of three pages, by the settings of the whole."""
+    """A site of three pages, by the settings of the whole, with the extension that is tested."""
     sources = folder / "sources"
     (sources / "notebooks").mkdir(parents=True)
-    (sources / "extra").mkdir()
     (sources / "lessons.json").write_text(json.dumps(LESSONS))
     pages = "notebooks/05_collectives\nnotebooks/06_ddp"
     (sources / "index.md").write_text(f"# The course · 課程\n\n```{{toctree}}\n{pages}\n```\n")
     (sources / "notebooks" / "05_collectives.md").write_text("# 05 · Collectives · 集體通訊\n")
     (sources / "notebooks" / "06_ddp.md").write_text(LESSON)
     given = [part for option in options for part in ("-D", option)]
-    command = ["-q", "-c", str(SETTINGS), "-D", f"html_extra_path={sources / 'extra'}", *given]
-    assert sphinx([*command, str(sources), str(folder / "site")]) == 0
+    given += ["-D", "extensions=myst_nb,languages,outside"]
+    command = [sys.executable, "-m", "sphinx", "-q", "-c", str(SETTINGS), *given]
+    subprocess.run([*command, str(sources), str(folder / "site")], check=True)
     return folder / "site"
 
 
@@ -317,8 +321,8 @@ def test_with_an_address_a_page_can_be_found_and_corrected(tmp_path: Path) -> No
     assert cards["og:title"] == "06 · DDP · 分散式資料平行"
     assert "兩個 rank" in cards["og:description"]
     names = re.findall("<loc>(.+?)</loc>", (site / "sitemap.xml").read_text())
-    pages = ("index.html", "notebooks/05_collectives.html", "notebooks/06_ddp.html")
-    assert names == [f"{ADDRESS}/{name}" for name in pages]
+    pages = ["index", "notebooks/05_collectives", "notebooks/06_ddp"]
+    assert names == [f"{ADDRESS}/{name}.html" for name in pages]
     reports = [link["href"] for link in page.select(".report a")]
     assert len(reports) == 2  # of the page, and of its one section
     for link in reports:
@@ -327,6 +331,6 @@ def test_with_an_address_a_page_can_be_found_and_corrected(tmp_path: Path) -> No
         assert address in asked["body"][0]
         assert "9.8.7" in asked["body"][0]
         assert "2.15.0+cu132" in asked["body"][0]
-    assert "cell-06_ddp-abc-1" in parse_qs(urlsplit(reports[1]).query)["body"][0]
+    assert "cell-06-ddp-abc-1" in parse_qs(urlsplit(reports[1]).query)["body"][0]
     earlier = parsed(site / "notebooks" / "05_collectives.html")
     assert "torch" not in unquote(earlier.select_one(".report a")["href"].partition("?")[2])
