@@ -5,12 +5,10 @@ A notebook loses its badges (they are pictures from elsewhere), and each exercis
 folded. Links to cells become links to labels, which Sphinx follows from page to page.
 """
 
-import base64
 import copy
 import difflib
 import json
 import re
-import struct
 from pathlib import Path
 
 import nbformat
@@ -136,7 +134,7 @@ def twins(notebook: NotebookNode, solved: NotebookNode) -> dict[str, str]:
 
 
 def ends_exercise(cell: NotebookNode, changed: dict[str, str]) -> bool:
-    """Whether a cell belongs to an exercise: one writes there, or sees there whether it is right."""
+    """Whether a cell is part of an exercise: one writes there, or is told ✓ or ✗."""
     return cell.cell_type == "code" and (cell.id in changed or "✗ not yet" in cell.source)
 
 
@@ -170,14 +168,11 @@ def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[Noteboo
 
 
 def describe(cell: NotebookNode) -> None:
-    """Tell myst-nb the alternative text of a cell's figure, and its size, so that nothing jumps."""
+    """Tell myst-nb what a cell's figure shows: it does not look among what the cell put out."""
     for output in cell.outputs:
-        picture = output.get("data", {}).get("image/png")
-        if picture:
-            known = output.metadata.get("image/png", {})
-            cell.metadata["mystnb"] = {"image": {"alt": known.get("alt", "")}}
-            width, height = struct.unpack(">II", base64.b64decode(picture)[16:24])
-            output.metadata["image/png"] = {"width": width, "height": height}
+        shown = output.get("metadata", {}).get("image/png", {})
+        if "alt" in shown:
+            cell.metadata["mystnb"] = {"image": {"alt": shown["alt"]}}
 
 
 def read(path: Path, name: str, executed: Path | None) -> NotebookNode:

@@ -6,27 +6,60 @@ nothing is lost without it, or on paper.
 """
 
 import re
+from collections.abc import Callable
 
 from docutils import nodes
-from folds import is_cell, outputs, raw
+from folds import CLOSED, is_cell, outputs, raw, written
 from languages import CHINESE, ENGLISH
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.transforms import SphinxTransform
 from wording import both
 
-PREDICT = "Predict:"
-TWIN = "先猜猜看："
+PREDICT = re.compile("Predict:?")
+TWIN = re.compile("先猜猜看：?")
 GUESSED = '<button class="guessed" type="button" data-guess="{number}">{label}</button>'
 EXERCISE = re.compile(r"Exercise \d+")
 IDENTITY = "tag_id-"
 
 
-def asks(node: nodes.Node, words: str = PREDICT) -> bool:
+def asks(node: nodes.Node, words: re.Pattern[str] = PREDICT) -> bool:
     """Whether a paragraph asks for a prediction."""
     if not isinstance(node, nodes.paragraph):
         return False
-    return any(strong.astext().strip() == words for strong in node.findall(nodes.strong))
+    strong = (found.astext().strip() for found in node.findall(nodes.strong))
+    return any(words.fullmatch(text) for text in strong)
+
+
+def shows(cell: nodes.Element) -> bool:
+    """Whether running a cell shows something, or checks it: not a file, nothing that is folded."""
+    return not written(cell) and CLOSED not in cell["classes"]
+
+
+def results(
+    following: list[nodes.Node], answers: Callable[[nodes.Element], bool]
+) -> list[nodes.Element]:
+    """What gives a prediction away: outputs of cells, then a paragraph in each language.
+
+    Paragraphs ahead of the first cell that answers introduce something else.
+    """
+    hidden: list[nodes.Element] = []
+    wanted = [ENGLISH, CHINESE]
+    answered = False
+    for node in following:
+        if isinstance(node, nodes.section) or asks(node) or not wanted:
+            break
+        if is_cell(node):
+            if len(wanted) < 2:
+                break
+            hidden += outputs(node)
+            answered = answered or answers(node)
+        elif isinstance(node, nodes.paragraph) and answered:
+            if asks(node, TWIN) or wanted[0] not in node["classes"]:
+                break
+            hidden.append(node)
+            del wanted[0]
+    return hidden
 
 
 class PlaceCells(SphinxTransform):
@@ -86,22 +119,9 @@ class MakeCards(SphinxTransform):
 
     def hide(self, following: list[nodes.Node], number: int) -> None:
         """Mark what one prediction hides, and put its button ahead of that."""
-        hidden: list[nodes.Element] = []
-        wanted = [ENGLISH, CHINESE]  # the paragraphs with the answer
-        for node in following:
-            if isinstance(node, nodes.section) or asks(node):
-                break
-            if is_cell(node):
-                if len(wanted) < 2:
-                    break
-                hidden += outputs(node)
-            elif isinstance(node, nodes.paragraph) and hidden:
-                if asks(node, TWIN) or wanted[0] not in node["classes"]:
-                    break
-                hidden.append(node)
-                del wanted[0]
-                if not wanted:
-                    break
+        hidden = results(following, lambda cell: bool(outputs(cell)))
+        if not hidden and any(outputs(cell) for cell in self.document.findall(is_cell)):
+            hidden = results(following, shows)  # cells that only check something
         if not hidden:
             return
         for node in hidden:

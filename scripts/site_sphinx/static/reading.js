@@ -169,15 +169,3 @@
   revealTarget();
   addEventListener("hashchange", revealTarget);
 })();
-
-// The words of the copy buttons: sphinx-copybutton makes these when the page is ready, after this.
-if (typeof messages === "object") {
-  messages[locale] = {
-    copy: "Copy · 複製",
-    copy_to_clipboard: "Copy · 複製",
-    copy_success: "Copied · 已複製",
-    copy_failure: "Not copied · 複製失敗",
-  };
-  iconCopy = iconCopy.replace(/<title>.*?<\/title>/, "<title>Copy · 複製</title>");
-  iconCheck = iconCheck.replace(/<title>.*?<\/title>/, "<title>Copied · 已複製</title>");
-}
