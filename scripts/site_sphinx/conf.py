@@ -17,6 +17,7 @@ extensions = [
     "wording",
     "folds",
     "lessons",
+    "refusals",
     "tips",
     "search",
     "outside",
