@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 from deck import SCREEN, open_deck
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 import site_build
 from build_course import Course
@@ -79,7 +79,12 @@ def reading(browser: Browser) -> Iterator[BrowserContext]:
     requests = []
     errors = []
     context.on("request", lambda request: requests.append(request.url))
-    context.on("console", lambda message: errors.append(message.text))
+
+    def keep(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):  # the theme also tells what it does
+            errors.append(message.text)
+
+    context.on("console", keep)
     context.on("weberror", lambda error: errors.append(str(error.error)))
     yield context
     context.close()
