@@ -95,6 +95,11 @@
     });
   }
 
+  // Figures wait until the page is there, and no longer: paper would show empty places.
+  addEventListener("load", () => {
+    for (const image of document.querySelectorAll("article img")) image.loading = "eager";
+  });
+
   // Tips: the link's title, where fingers and the keyboard find it, too.
   const box = document.createElement("div");
   box.className = "tip-box";

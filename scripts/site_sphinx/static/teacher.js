@@ -24,15 +24,14 @@
     function walk(parent) {
       for (const node of parent.children) {
         if (node.matches("section")) {
-          prose = null;
+          if (found.length > 1) prose = null; // what stands ahead of the title belongs to it
           walk(node);
           prose = null;
         } else if (node.matches(".cell, details.files, details.solution")) {
           prose = null;
           found.push([node]);
         } else if (!node.matches("span, .teacher-link, button")) {
-          const heading = node.matches("h1, h2, h3, h4, .prediction:not(.prediction + *)");
-          if (!prose || (heading && !node.matches(".prediction"))) found.push((prose = []));
+          if (!prose || node.matches("h2, h3, h4")) found.push((prose = []));
           prose.push(node);
         }
       }
