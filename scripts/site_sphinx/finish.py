@@ -31,6 +31,9 @@ FILES = (
     "objects.inv",
     "searchindex.js",
     "_static/*stemmer.js",
+    "_static/check-solid.svg",
+    "_static/copy-button.svg",
+    "_static/copybutton_funcs.js",
     "_static/*.map",
     "_static/*macros.html",
     "_static/file.png",
@@ -86,6 +89,7 @@ def finished(page: str, folder: Path) -> str:
     """One page as it is published."""
     page = waiting(in_two_languages(UNUSED.sub("", page)), folder)
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy(page)}" />'
+    meta += '\n    <link rel="icon" href="data:,">'  # else a browser asks for favicon.ico
     return page.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {meta}', 1)
 
 

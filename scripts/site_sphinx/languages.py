@@ -81,8 +81,7 @@ def prose_of(node: nodes.Node) -> str:
 def mark_columns(table: nodes.table) -> None:
     """Mark the columns *English* and *中文* of a table of words.
 
-    A reader of Chinese sees the English words, too: programs and messages use them. Each row can be
-    linked to.
+    A reader of Chinese sees the English words, too: programs and messages use them.
     """
     for row in table.findall(nodes.row):
         titles = [entry.astext() for entry in row]
@@ -90,11 +89,8 @@ def mark_columns(table: nodes.table) -> None:
     if not {"English", "中文"} <= set(titles):
         return
     for row in table.findall(nodes.row):
-        english = row[titles.index("English")]
-        english["classes"] += [ENGLISH, "kept"]
+        row[titles.index("English")]["classes"] += [ENGLISH, "kept"]
         row[titles.index("中文")]["classes"].append(CHINESE)
-        if not isinstance(row.parent, nodes.thead):
-            row["ids"].append(nodes.make_id(f"term-{english.astext()}"))
 
 
 class MarkLanguages(SphinxTransform):

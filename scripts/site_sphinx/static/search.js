@@ -1,9 +1,8 @@
 // The search of the site: every section is one entry of courseSections, which Sphinx has written.
 //
-// A query is cut into words. Chinese has no spaces, so a run of Chinese is one word where a section
-// has it as it is written, and else its pairs of characters. A section must have all words; if none
-// has, those with most of them are shown, as for a whole line of an error message. Hits in the shown
-// language come first, none is left out.
+// A query is cut into words; Chinese has no spaces, so its words are the longest pieces that the
+// course has. A section must have all words; if none has, those with most of them are shown, as for
+// a whole line of an error message. Hits in the shown language come first, none is left out.
 (() => {
   "use strict";
   const AROUND = 80; // characters of an excerpt on each side of the hit
@@ -22,19 +21,25 @@
 
   const count = (text, word) => text.split(word).length - 1;
 
-  function pairs(run) {
-    return Array.from({ length: run.length - 1 }, (_, at) => run.slice(at, at + 2));
+  const isKnown = (word) => folded.some((row) => FIELDS.some((name) => row[name].includes(word)));
+
+  // A run of Chinese as the longest pieces that are somewhere in the course, of two characters at
+  // least: 梯度同步 is found where both 梯度 and 同步 are.
+  function pieces(run) {
+    const cut = [];
+    for (let at = 0; at < run.length; ) {
+      let end = run.length;
+      while (end > at + 2 && !isKnown(run.slice(at, end))) end -= 1;
+      cut.push(run.slice(at, end));
+      at = end;
+    }
+    return cut;
   }
 
-  // The words of a query: runs of Chinese, and what stands between spaces.
+  // The words of a query: pieces of Chinese, and what stands between spaces.
   function wordsOf(query) {
     const runs = query.match(/[\u3400-\u9fff]+|[^\s\u3000-\u9fff\uff00-\uffef]+/gu) || [];
-    const words = [];
-    for (const run of runs) {
-      const known = !HAN.test(run) || run.length < 3 || folded.some((row) => FIELDS.some((name) => row[name].includes(run)));
-      words.push(...(known ? [run] : pairs(run)));
-    }
-    return [...new Set(words)];
+    return [...new Set(runs.flatMap((run) => (HAN.test(run) ? pieces(run) : [run])))];
   }
 
   // How well a section answers, and the share of the words that it has.
@@ -72,7 +77,7 @@
   }
 
   // `06 · DDP · 分散式資料平行`: each part in its language, so that the page shows the chosen one.
-  function bilingual(text) {
+  function bilingual(text, words) {
     const made = document.createDocumentFragment();
     const parts = text.split(" · ");
     const both = parts.some((part) => HAN.test(part)) && parts.some((part) => /[a-z]{2}/i.test(part) && !HAN.test(part));
@@ -85,7 +90,7 @@
         made.append(between);
       }
       const piece = document.createElement("span");
-      piece.textContent = part;
+      piece.append(marked(part, words));
       if (both && kind(part)) piece.lang = kind(part);
       made.append(piece);
     });
@@ -105,14 +110,16 @@
     return made;
   }
 
-  // The piece of a section around the first hit, from the shown language if it is there.
+  // The piece of a section around the first hit, from the shown language if it is there; its
+  // beginning, if only the title has the words.
   function excerpt(hit, words, language) {
     const order = language === "zh" ? ["zh", "en", "code"] : FIELDS;
-    for (const word of words) {
+    for (const word of [...words, ""]) {
       for (const name of order) {
         const at = hit.row[name].indexOf(word);
         if (at < 0) continue;
-        const text = hit.section[name];
+        const text = hit.section[name] || "";
+        if (!text) continue;
         const from = Math.max(0, at - AROUND);
         const until = Math.min(text.length, at + word.length + AROUND);
         const cut = `${from ? "…" : ""}${text.slice(from, until)}${until < text.length ? "…" : ""}`;
@@ -134,8 +141,8 @@
     const [page, place] = hit.section.at.split("#");
     const choice = window.course.choice();
     link.href = `${page}${choice ? `?lang=${choice}` : ""}#${place}`;
-    if (hit.section.page) link.append(bilingual(hit.section.page), " › ");
-    link.append(bilingual(hit.section.title));
+    if (hit.section.page) link.append(bilingual(hit.section.page, words), " › ");
+    link.append(bilingual(hit.section.title, words));
     entry.append(link, excerpt(hit, words, language));
     return entry;
   }
