@@ -18,9 +18,6 @@ import site_map
 from build_course import Course
 from build_grammar import demand
 from build_tables import titles
-from site_errors import write_errors
-
-__all__ = ["write_errors", "write_front"]
 
 LOOK_UP = ("error-texts", "glossary", "tutorials", "run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).with_name("templates"))

@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+import site_errors
 import site_front
 from build_course import Course
 from build_grammar import demand, tags
@@ -81,7 +82,8 @@ def hunks(before: list[str], after: list[str]) -> list[tuple[int, int, list[int]
 
 def listing(stub: str, solved: str) -> str:
     """The changed lines of one cell with lines around them, or all of it if it is short."""
-    before, after = stub.splitlines(), solved.splitlines()
+    before = stub.splitlines()
+    after = solved.splitlines()
     blocks = []
     for first, last, fresh in hunks(before, after):
         lines = after[first:last]
@@ -237,5 +239,5 @@ def write_all(course: Course, sources: Path, only: list[str] | None, executed: P
     extra.mkdir(parents=True)
     for page in PAGES:
         (extra / page).write_text((course.root / "assets" / page).read_text())
-    site_front.write_errors(course, sources, linked_error)
+    site_errors.write_errors(course, sources, linked_error)
     site_front.write_front(course, sources, names)

@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 project = "Distributed Training with PyTorch"
 html_title = "Distributed Training with PyTorch · PyTorch 分散式訓練"
 language = "en"
+smartquotes = False  # of `--shm-size` they make one dash, which nobody can copy
 extensions = [
     "myst_nb",
     "sphinx_copybutton",
@@ -47,5 +48,5 @@ nb_merge_streams = True
 nb_code_prompt_show = "Show the program · 展開程式"
 nb_code_prompt_hide = "Hide the program · 收起程式"
 myst_heading_anchors = 3
-myst_enable_extensions = []
+myst_enable_extensions = ["tasklist"]
 suppress_warnings = ["myst.header", "mystnb.unknown_mime_type"]

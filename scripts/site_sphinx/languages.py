@@ -16,6 +16,7 @@ PUNCTUATION = re.compile("[，。、；：？！]")
 BETWEEN = " · "
 ENGLISH = "language-en"
 CHINESE = "language-zh-Hant-TW"
+BETWEEN_MARK = "between"
 
 
 def prose(node: nodes.Node) -> str:
@@ -107,7 +108,10 @@ class MarkLanguages(SphinxTransform):
         for table in self.document.findall(nodes.table):
             mark_columns(table)
         for item in self.document.findall(nodes.list_item):
-            kind = language(prose(item))
+            for paragraph in item.findall(nodes.paragraph):
+                part(paragraph)  # an item may give both, as a heading does
+            marked = any(BETWEEN_MARK in node["classes"] for node in item.findall(nodes.inline))
+            kind = None if marked else language(prose(item))
             if kind:
                 item["classes"].append(kind)
         for paragraph in self.document.findall(nodes.paragraph):

@@ -15,8 +15,6 @@ LETTERS = re.compile(r"[^\W\d_]{2,}")
 SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？]")
 # Code and formulas are in no language; languages.py judges headings and tables.
 ELSEWHERE = (nodes.literal, nodes.raw, nodes.math, nodes.title, nodes.entry)
-# A cell of a table gives both. languages.py does not part an item `English · 中文` yet.
-ITEMS = (nodes.entry, nodes.list_item)
 LONG = 6  # words or characters of a sentence that is too long to be a name or a quotation
 
 logger = logging.getLogger(__name__)
@@ -89,7 +87,7 @@ def check_page(app: Sphinx, document: nodes.document) -> None:
         if word:
             remedy = f"“{word}” is in no language: write a paragraph in English or in 中文"
             refuse("language", remedy, paragraph)
-        if isinstance(paragraph.parent, ITEMS):
+        if isinstance(paragraph.parent, nodes.entry):
             continue
         start = next(filter(None, map(mixed, marked_texts(paragraph))), "")
         if start:
