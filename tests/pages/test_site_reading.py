@@ -292,7 +292,9 @@ def test_the_teachers_view_shows_one_piece_and_its_result_when_asked(
     assert "teach=1" in page.url
     assert "06 · DDP" in stage(page)
     assert "import torch" not in stage(page)
-    size = page.locator("section p[lang]").first.evaluate("p => parseFloat(getComputedStyle(p).fontSize)")
+    size = page.locator("section p[lang]").first.evaluate(
+        "p => parseFloat(getComputedStyle(p).fontSize)"
+    )
     assert size >= 22
     page.keyboard.press("ArrowRight")
     assert "import torch" in stage(page)
