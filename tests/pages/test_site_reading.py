@@ -224,17 +224,19 @@ def test_code_is_copied_and_outputs_have_no_button(reader: BrowserContext, addre
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", [LESSON, LONG])  # the second prints in colours
 def test_axe_finds_nothing_in_open_folds_and_differences(
-    reader: BrowserContext, site: Path, theme: str
+    reader: BrowserContext, site: Path, name: str, theme: str
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}")
+    page = opened(reader, f"{site.as_uri()}/{name}")
     page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
     page.evaluate(OPENED)
     # One of each kind: a whole lesson takes the checker a minute.
     page.evaluate("""() => {
         const kinds = ['.prediction', '.exercise', '.highlight-diff', '.cell_output', '.long',
-            '.unfold', 'details.source > summary', 'details.files > summary', 'a.tip'];
-        for (const kind of kinds) document.querySelector(kind).dataset.judge = '';
+            '.unfold', 'details.source > summary', 'details.files > summary', 'a.tip',
+            'pre:has(.-Color)'];
+        for (const kind of kinds) document.querySelector(kind)?.setAttribute('data-judge', '');
     }""")
     found = (
         Axe().run(page, context="[data-judge]", options={"preload": False}).response["violations"]
