@@ -31,6 +31,7 @@ html_css_files = ["course.css", "front.css", "reading.css"]
 html_js_files = ["course.js", ("reading.js", {"defer": "defer"})]
 templates_path = ["templates"]
 html_theme_options = {
+    "logo": {"text": html_title},
     "show_toc_level": 2,
     "article_header_end": ["language.html", "article-header-buttons.html"],
     "navbar_persistent": [],

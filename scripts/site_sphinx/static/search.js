@@ -61,7 +61,9 @@
     } else if (words.length > 3 && row.section.error) {
       points += WORTH.error;
     }
-    return { section: row.section, row, points, share: has / words.length };
+    // A pasted message that has the words of an error's page is about that error.
+    const named = Boolean(row.section.error) && row.title.length > 5 && query.includes(row.title);
+    return { section: row.section, row, points, named, share: has / words.length };
   }
 
   function search(text, language) {
@@ -71,8 +73,8 @@
     const judged = folded.map((row) => judge(row, query, words, language));
     const whole = judged.some((hit) => hit.share === 1);
     const hits = judged
-      .filter((hit) => hit.share >= (whole ? 1 : MOST))
-      .sort((a, b) => b.share - a.share || b.points - a.points);
+      .filter((hit) => hit.named || hit.share >= (whole ? 1 : MOST))
+      .sort((a, b) => b.named - a.named || b.share - a.share || b.points - a.points);
     return { words: words.includes(query) ? words : [query, ...words], hits, whole };
   }
 
