@@ -239,22 +239,19 @@ def test_a_launch_takes_up_the_newest_file_to_the_last_bit(
     assert again.losses == whole.losses
 
 
-def test_two_three_and_four_ranks_go_on_to_the_last_bit(tmp_path: Path) -> None:
-    launches = {}
-    for ranks in (2, 3, 4):
-        folder = tmp_path / str(ranks)
-        (folder / "files").mkdir(parents=True)
-        (folder / "resumed.py").write_text(RESUMED)
-        launches[folder] = (ranks, ["resumed.py"])
-    for ended, (ranks, _) in zip(launch_all(launches, 300), launches.values(), strict=True):
-        assert ended.code == 0, ended.text
-        first, *others = ended.reports("resumed", ranks)
-        for rank in (first, *others):
-            assert rank["settled"], f"{ranks} ranks: other bits"
-        # Two numbers have one sum; from three on the order of the first step's buckets counts.
-        assert all(rank["fresh"] == (ranks == 2) for rank in (first, *others))
-        # What is equal on all is saved once.
-        assert all(rank["size"] < first["size"] / 2 for rank in others)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ranks_go_on_to_the_last_bit(tmp_path: Path, ranks: int) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "resumed.py").write_text(RESUMED)
+    [ended] = launch_all({tmp_path: (ranks, ["resumed.py"])}, 300)
+    assert ended.code == 0, ended.text
+    first, *others = ended.reports("resumed", ranks)
+    for rank in (first, *others):
+        assert rank["settled"], "other bits"
+    # Two numbers have one sum; from three on the order of the first step's buckets counts.
+    assert all(rank["fresh"] == (ranks == 2) for rank in (first, *others))
+    # What is equal on all is saved once.
+    assert all(rank["size"] < first["size"] / 2 for rank in others)
 
 
 def test_a_training_goes_on_while_its_state_is_written(tmp_path: Path) -> None:
