@@ -151,6 +151,7 @@ def test_the_search_for_words_that_are_nowhere_says_what_to_try(
 ) -> None:
     page = opened(reading, f"{site.as_uri()}/search.html?q=xqzvw&lang=en")
     assert not found(page)
+    assert page.locator("#course-nothing").is_visible()
     assert page.locator("#course-nothing").inner_text().startswith("Nothing found. Try")
     page.locator("#course-query").fill("吱蟂")
     assert not found(page)
