@@ -11,7 +11,8 @@ from languages import BETWEEN, CHINESE, ENGLISH, language
 from sphinx.application import Sphinx
 
 WITHOUT = ("notebooks/solutions/", "runs")  # they say what the lessons say, or nothing to look up
-ERRORS = ("errors/", "assets/error-texts")
+ERROR_PAGES = "errors/"  # a message, its cause and its remedy are one entry
+ERRORS = (ERROR_PAGES, "assets/error-texts")
 BLOCKS = nodes.paragraph | nodes.literal_block | nodes.entry | nodes.title
 
 
@@ -25,8 +26,8 @@ def has_words(table: nodes.Node) -> bool:
     return any(row["ids"] for row in table.findall(nodes.row))
 
 
-def fields(section: nodes.Element) -> dict[str, str]:
-    """The words of one section without those of the sections in it."""
+def fields(section: nodes.Element, whole: bool = False) -> dict[str, str]:
+    """The words of one section, without those of the sections in it unless it is taken whole."""
     parts: dict[str, list[str]] = {"en": [], "zh": [], "code": []}
 
     def gather(node: nodes.Node, kind: str | None) -> None:
@@ -34,7 +35,9 @@ def fields(section: nodes.Element) -> dict[str, str]:
             for piece in node.astext().split(BETWEEN):
                 parts[kind or field(piece)].append(f"{piece} " if kind is None else piece)
             return
-        if isinstance(node, nodes.section | nodes.title | nodes.raw | nodes.image):
+        if isinstance(node, nodes.title | nodes.raw | nodes.image):
+            return
+        if isinstance(node, nodes.section) and not whole:
             return
         if isinstance(node, nodes.table) and has_words(node):
             return
@@ -58,8 +61,8 @@ def fields(section: nodes.Element) -> dict[str, str]:
     return {kind: " ".join("".join(texts).split()) for kind, texts in parts.items()}
 
 
-def filled(section: nodes.Element) -> dict[str, str]:
-    return {kind: text for kind, text in fields(section).items() if text}
+def filled(section: nodes.Element, whole: bool = False) -> dict[str, str]:
+    return {kind: text for kind, text in fields(section, whole).items() if text}
 
 
 def collect(app: Sphinx) -> list[dict[str, str | int]]:
@@ -76,7 +79,10 @@ def collect(app: Sphinx) -> list[dict[str, str | int]]:
                 row["page"] = page
             if name.startswith(ERRORS):
                 row["error"] = 1
-            rows.append(row | filled(section))
+            whole = name.startswith(ERROR_PAGES)
+            if whole and heading != page:
+                continue
+            rows.append(row | filled(section, whole))
             for word in section.findall(nodes.row):
                 if word["ids"] and word.parent.parent.parent.parent is section:
                     place = f"{name}.html#{word['ids'][0]}"
