@@ -97,10 +97,10 @@ def reading(browser: Browser) -> Iterator[BrowserContext]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole site, built once from the kept outputs.
 
-    SITE=folder takes one that is there, for who works at the site.
+    COURSE_SITE=folder takes one that is there, for who works at the site.
     """
-    if "SITE" in os.environ:
-        return Path(os.environ["SITE"]).resolve()
+    if "COURSE_SITE" in os.environ:
+        return Path(os.environ["COURSE_SITE"]).resolve()
     folder = tmp_path_factory.mktemp("site")
     assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
     return folder / "site"
