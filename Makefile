@@ -9,8 +9,14 @@ PIP := -m pip install --quiet --disable-pip-version-check
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
 
-run: .venv/run  ## run every notebook, or LESSONS="03 06", and render build/site/index.html
-	$(BIN)/python scripts/run.py $(LESSONS)
+run: .venv/run  ## run every notebook, or LESSONS="03 06", and build build/site/index.html from their outputs
+	@rm -f build/executed/runs.json
+	@$(BIN)/python scripts/run.py --executed build/executed $(LESSONS); ran=$$?; \
+		test -f build/executed/runs.json || exit $$ran; \
+		$(BIN)/python scripts/site_build.py --executed build/executed && exit $$ran  # 1: a notebook failed
+
+site: .venv/run  ## build build/site/index.html from the kept outputs, without running anything
+	$(BIN)/python scripts/site_build.py
 
 test: style .venv/kaggle/ready  ## all tests, the linter first
 	$(BIN)/python -m pytest
@@ -72,7 +78,7 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@touch $@
 
 .venv/run: requirements.txt $(CONSTRAINTS) | .venv/python
-	@echo "Installing what the notebooks need into .venv (torch alone is 5 GB: about two minutes)"
+	@echo "Installing what the notebooks and the site need into .venv (torch alone is 5 GB: about two minutes)"
 	@$(BIN)/python $(PIP) -r requirements.txt -c $(CONSTRAINTS)
 	@touch $@
 
@@ -97,4 +103,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-kaggle/bin/python $(PIP) -r tests/kaggle-requirements.txt
 	@touch $@
 
-.PHONY: help run test check style test-all test-kaggle mutants launch-faults aborts faults bench programs build outputs kaggle grade lab
+.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts faults bench programs build outputs kaggle grade lab

@@ -1,9 +1,10 @@
-"""Run notebooks under papermill, each alone in an empty folder, and render them into `build/site`.
+"""Run notebooks under papermill, each alone in an empty folder, and report it in `build/runs`.
 
 Run:  python scripts/run.py                    # every lesson
       python scripts/run.py 03 solutions/06    # those two
       python scripts/run.py "" solutions/      # every lesson, and every solved one
       python scripts/run.py --outputs          # bring back what they printed and drew
+      python scripts/run.py --executed build/executed    # what `make run` does: for the site
 
 Exits 1 when a notebook failed. However it ends, no process that it started lives on.
 """
@@ -14,10 +15,11 @@ import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import quick_jsonschema  # noqa: F401
-from run_files import write
+from run_files import emptied, write
 from run_notebook import NOTEBOOKS, Run
 from run_processes import MARK, Work, guarded
 
@@ -60,9 +62,9 @@ def arguments() -> argparse.Namespace:
     beside = "notebooks side by side (2); with --outputs, only --jobs 1 waits for a calm machine"
     parser.add_argument("--jobs", type=int, default=2, help=beside)
     parser.add_argument("--limit", type=float, default=300, help="seconds that one cell may take")
-    site = ROOT / "build" / "site"
-    parser.add_argument("--site", type=Path, default=site, help="folder for the rendered pages")
-    kept = "folder for the notebooks as they ran, with what they printed and drew"
+    site = ROOT / "build" / "runs"
+    parser.add_argument("--site", type=Path, default=site, help="folder for the report's pages")
+    kept = "folder for the notebooks as they ran, and runs.json: for scripts/site_build.py"
     parser.add_argument("--executed", type=Path, help=kept)
     forked = "torchrun forks ranks from itself: for tests, in half of the processor's time"
     parser.add_argument("--forked", action="store_true", help=forked)
@@ -87,6 +89,15 @@ def check_places(args: argparse.Namespace) -> None:
         option = "--site" if folder == args.site else "--executed"
         reason = f"cannot write pages into {folder} ({error.strerror})"
         sys.exit(f"run: {reason}: name another folder with {option}")
+
+
+def empty_executed(folder: Path) -> None:
+    """Take away what an earlier run has left: its notebooks must not pass for this run's."""
+    try:
+        emptied(folder)
+    except OSError as error:
+        remedy = "empty it yourself, or name another folder with --executed"
+        sys.exit(f"run: cannot empty {folder} ({error.strerror}): {remedy}")
 
 
 def prepare(args: argparse.Namespace, chosen: dict[Path, dict], work: Work) -> list[Run]:
@@ -125,14 +136,27 @@ def print_table(runs: list[Run]) -> None:
         print(f"{run.name:{width}}{run.seconds:8.0f}  {below.join(lines)}")
 
 
+def keep_executed(runs: list[Run], args: argparse.Namespace) -> None:
+    """Write the notebooks as they ran and, last, runs.json, which tells how each run ended."""
+    rows = []
+    for run in runs:
+        notebook = run.read()
+        if notebook["cells"]:  # not if papermill failed before it wrote any
+            path = args.executed / f"{run.name.replace('/', '-')}.ipynb"
+            write(path, json.dumps(notebook, indent=1) + "\n")
+        row = {"name": run.name, "seconds": round(run.seconds), "ok": not run.problem}
+        rows.append(row | {"what": run.problem.partition("\n")[0], "cell": run.place})
+    ended = datetime.now().astimezone().isoformat(" ", "minutes")
+    report = {"ended": ended, "quick": args.quick, "runs": rows}
+    write(args.executed / "runs.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+
+
 def keep(runs: list[Run], args: argparse.Namespace) -> None:
     """Write what was asked for: pages, and the outputs of notebooks that did not fail."""
     from run_pages import render  # after quick_jsonschema, and after the runs: it takes a second
 
     if args.executed:
-        for run in runs:
-            path = args.executed / f"{run.name.replace('/', '-')}.ipynb"
-            write(path, json.dumps(run.read(), indent=1) + "\n")
+        keep_executed(runs, args)
     render(runs, args.site)
     if args.outputs:
         from run_outputs import bring_back
@@ -146,6 +170,8 @@ def main() -> int:
     args = arguments()
     check_places(args)
     chosen = choose(args.lessons)
+    if args.executed:
+        empty_executed(args.executed)
     # It says ok of another run, and this one may be interrupted.
     (args.site / "index.html").unlink(missing_ok=True)
 

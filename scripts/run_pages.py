@@ -1,4 +1,4 @@
-"""Render what ran into build/site: a page a notebook, also of a failed one, and an index of all."""
+"""The report of a run, in build/runs: a page a notebook, also of a failed one, and an index."""
 
 import json
 import re

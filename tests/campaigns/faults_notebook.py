@@ -39,7 +39,7 @@ CELLS = [
     "print('the sum:', sum(result('slow')))\nPath(os.environ['FOLDER'], 'done').touch()",
 ]
 OK = '<td class="ok">ok</td>'  # what the index of the pages says of a notebook
-INDEX = "build/site/index.html"
+INDEX = "build/runs/index.html"
 
 
 def git(copy: Path, *arguments: str) -> str:
@@ -51,7 +51,7 @@ def git(copy: Path, *arguments: str) -> str:
 def repository(folder: Path) -> Path:
     """A copy of the tools with one small notebook, all committed.
 
-    And the site of an earlier run, where it was ok.
+    And the report of an earlier run, where it was ok.
     """
     copy = folder / "copy"
     uncopied = shutil.ignore_patterns("__pycache__")

@@ -29,16 +29,16 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def clean(copy: Path):
     """The copy, mended again afterwards."""
-    (copy / "build/site/index.html").unlink(missing_ok=True)
+    (copy / "build/runs/index.html").unlink(missing_ok=True)
     yield copy
     subprocess.run(["git", "checkout", "-q", "."], cwd=copy, check=True)
     subprocess.run(["git", "clean", "-qf"], cwd=copy, check=True)
 
 
 def test_what_is_well_is_not_lost(clean: Path) -> None:
-    (clean / "build/site/index.html").write_text('<td class="ok">ok</td>')
+    (clean / "build/runs/index.html").write_text('<td class="ok">ok</td>')
     judge(clean, 0, TABLE, done=True)
-    (clean / "build/site/index.html").write_text('<td class="failed">FAILED</td>')
+    (clean / "build/runs/index.html").write_text('<td class="failed">FAILED</td>')
     judge(clean, 1, "small: FAILED in cell 4, 3 s", done=False)
 
 
@@ -54,7 +54,7 @@ def test_what_is_well_is_not_lost(clean: Path) -> None:
 def test_a_notebook_wrongly_ok_is_lost(
     clean: Path, claim: str, code: int, said: str, page: str
 ) -> None:
-    (clean / "build/site/index.html").write_text(page)
+    (clean / "build/runs/index.html").write_text(page)
     with pytest.raises(Lost, match=f"the {claim} says ok"):
         judge(clean, code, said, done=False)
 

@@ -5,10 +5,19 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
 from deck import SCREEN, open_deck
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+
+import site_build
+from build_course import Course
+
+ROOT = Path(__file__).resolve().parents[2]
 
 PACKAGES = "chromium fonts-noto-cjk fonts-liberation"
 
@@ -60,3 +69,54 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
     return open_deck(context)
+
+
+@pytest.fixture
+def reading(browser: Browser) -> Iterator[BrowserContext]:
+    """A new profile for the site: it asks nothing of another host, and nothing goes wrong."""
+    context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
+    context.set_default_timeout(10_000)
+    requests = []
+    errors = []
+    context.on("request", lambda request: requests.append(request.url))
+
+    def keep(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):  # the theme also tells what it does
+            errors.append(message.text)
+
+    context.on("console", keep)
+    context.on("weberror", lambda error: errors.append(str(error.error)))
+    yield context
+    context.close()
+    assert not errors
+    allowed = re.compile("file://|data:|http://127\\.0\\.0\\.1:")
+    assert all(allowed.match(request) for request in requests), requests
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, built once from the kept outputs.
+
+    COURSE_SITE=folder takes one that is there, for who works at the site.
+    """
+    if "COURSE_SITE" in os.environ:
+        return Path(os.environ["COURSE_SITE"]).resolve()
+    folder = tmp_path_factory.mktemp("site")
+    assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
+    return folder / "site"
+
+
+@pytest.fixture(scope="session")
+def served(site: Path) -> Iterator[str]:
+    """The address of the site over http, on loopback."""
+    handler = partial(SimpleHTTPRequestHandler, directory=site)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(params=["file", "http"])
+def address(request: pytest.FixtureRequest, site: Path, served: str) -> str:
+    return site.as_uri() if request.param == "file" else served

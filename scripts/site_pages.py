@@ -1,0 +1,243 @@
+"""The sources of the site, laid out as the repository is: notebooks with outputs, sheets, a front
+page and a page for each error text.
+
+A notebook loses its badges (they are pictures from elsewhere), and each exercise gets its solution,
+folded. Links to cells become links to labels, which Sphinx follows from page to page.
+"""
+
+import copy
+import difflib
+import json
+import re
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+import site_errors
+import site_front
+from build_course import Course
+from build_grammar import demand, tags
+from build_lessons import EXERCISE
+
+BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
+CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
+CODE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
+SHEETS = ("glossary", "tutorials", "run-sheet", "day-before", "semester", "error-texts")
+PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
+# Links to what is copied as it is; and to files of the repository that the site has no page of.
+COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")
+OUTSIDE = re.compile(r"\[([^]]*)\]\(\.\./(?:README|CONTRIBUTING|CHANGELOG)\.md[^)]*\)")
+HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
+WRITES = re.compile(r"%%writefile (\S+)")
+WHOLE = 15  # lines of a solved cell that is shown whole
+AROUND = 2  # lines around a change in a longer one
+
+
+def label(stem: str, cell: str, solved: bool) -> str:
+    """The label of one cell of a notebook."""
+    return f"{'solved' if solved else 'cell'}-{stem}-{cell}"
+
+
+def linked(text: str, stem: str = "", solved: bool = False) -> str:
+    """Prose without badges, and with links that the site can follow."""
+
+    def follow(match: re.Match) -> str:
+        return f"(#{label(match['stem'] or stem, match['cell'], solved)})"
+
+    text = CELL.sub(follow, BADGES.sub("", text))
+    text = COPIED.sub(r'<a href="\2">\1</a>', text)
+    return OUTSIDE.sub(r"\1", text)
+
+
+def labelled(text: str, name: str) -> str:
+    """A Markdown cell with a label to link to, at its first heading if it has one."""
+    code = [match.span() for match in CODE.finditer(text)]
+    at = 0
+    for heading in HEADINGS.finditer(text):
+        if not any(begin <= heading.start() < end for begin, end in code):
+            at = heading.start()
+            break
+    return f"{text[:at]}({name})=\n{text[at:]}"
+
+
+def hunks(before: list[str], after: list[str]) -> list[tuple[int, int, list[int]]]:
+    """The lines of a solution to show: where each part begins and ends, and which lines are new."""
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    parts: list[tuple[int, int, list[int]]] = []
+    for kind, _, _, start, end in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        fresh = list(range(start, end))
+        first = max(0, start - AROUND)
+        last = min(len(after), end + AROUND)
+        if parts and first <= parts[-1][1]:
+            first, _, earlier = parts.pop()
+            fresh = earlier + fresh
+        parts.append((first, last, fresh))
+    if len(after) <= WHOLE:
+        return [(0, len(after), [line for _, _, lines in parts for line in lines])]
+    return parts
+
+
+def listing(stub: str, solved: str) -> str:
+    """The changed lines of one cell with lines around them, or all of it if it is short."""
+    before = stub.splitlines()
+    after = solved.splitlines()
+    blocks = []
+    for first, last, fresh in hunks(before, after):
+        lines = after[first:last]
+        shift = -first
+        if last - first < len(after):
+            written = WRITES.match(after[0])
+            name = f"{written[1]}, " if written else ""
+            top = 0 if written else 1  # the file begins below `%%writefile`
+            lines.insert(0, f"# {name}lines {first + top}–{last - 1 + top}")
+            shift += 1
+        marked = ",".join(str(line + shift + 1) for line in fresh)
+        options = f":emphasize-lines: {marked}\n" if marked else ""
+        code = "\n".join(lines)
+        blocks.append(f"```{{code-block}} ipython3\n{options}\n{code}\n```")
+    return "\n\n".join(blocks)
+
+
+def solution(listings: list[str]) -> NotebookNode:
+    """A folded Markdown cell with the lines that solve an exercise."""
+    listed = "\n\n".join(listings)
+    summary = (
+        '<span lang="en">Solution</span><span class="between"> · </span>'
+        '<span lang="zh-Hant-TW">解答</span>'
+    )
+    text = f"""<details class="solution"><summary>{summary}</summary>
+
+{listed}
+
+</details>"""
+    cell = nbformat.v4.new_markdown_cell(text)
+    cell.metadata["tags"] = ["solution"]
+    return cell
+
+
+def twins(notebook: NotebookNode, solved: NotebookNode) -> dict[str, str]:
+    """The code of the solved notebook for each cell that differs there, by the cell's id.
+
+    Ids follow the words of a cell, so cells are paired by their order.
+    """
+    before = [cell.source for cell in notebook.cells]
+    after = [cell.source for cell in solved.cells]
+    found = {}
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind == "replace" and b - a == d - c:
+            for old, new in zip(notebook.cells[a:b], solved.cells[c:d], strict=True):
+                if old.cell_type == "code":
+                    found[old.id] = new.source
+    return found
+
+
+def ends_exercise(cell: NotebookNode, changed: dict[str, str]) -> bool:
+    """Whether a cell is part of an exercise: one writes there, or is told ✓ or ✗."""
+    return cell.cell_type == "code" and (cell.id in changed or "✗ not yet" in cell.source)
+
+
+def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[NotebookNode]:
+    """The cells, each exercise followed by what solves it.
+
+    An exercise ends with its check; a program that it has changed may stand ahead of its heading.
+    """
+    changed = twins(notebook, solved)
+    cells: list[NotebookNode] = []
+    waiting: list[str] = []
+    end = 0  # where the solution of this exercise belongs; 0 outside of exercises
+
+    def close() -> None:
+        if end and waiting:
+            cells.insert(end, solution(waiting))
+            waiting.clear()
+
+    for cell in notebook.cells:
+        headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []
+        if headings:
+            close()
+            end = len(cells) + 1 if EXERCISE.match(headings[-1]) else 0
+        if cell.id in changed:
+            waiting.append(listing(cell.source, changed[cell.id]))
+        cells.append(cell)
+        if end and ends_exercise(cell, changed):
+            end = len(cells)
+    close()
+    return cells
+
+
+def describe(cell: NotebookNode) -> None:
+    """Tell myst-nb what a cell's figure shows: it does not look among what the cell put out."""
+    for output in cell.outputs:
+        shown = output.get("metadata", {}).get("image/png", {})
+        if "alt" in shown:
+            cell.metadata["mystnb"] = {"image": {"alt": shown["alt"]}}
+
+
+def read(path: Path, name: str, executed: Path | None) -> NotebookNode:
+    """A notebook as it ran, if it is among those, else as it is kept."""
+    ran = executed / f"{name.replace('/', '-')}.ipynb" if executed else path
+    return nbformat.read(ran if ran.exists() else path, as_version=4)
+
+
+def lesson(path: Path, executed: Path | None = None) -> NotebookNode:
+    """One notebook as the site shows it."""
+    solved = path.parent.name == "solutions"
+    notebook = read(path, f"solutions/{path.stem}" if solved else path.stem, executed)
+    twin = path.parent / "solutions" / path.name
+    if twin.exists():
+        notebook.cells = with_solutions(notebook, nbformat.read(twin, as_version=4))
+    cells = []
+    for original in notebook.cells:
+        cell = copy.deepcopy(original)
+        if cell.cell_type == "markdown":
+            prose = linked(cell.source, path.stem, solved)
+            cell.source = labelled(prose, label(path.stem, cell.id, solved))
+        else:
+            cell.metadata["tags"] = [*tags(cell), f"id-{cell.id}"]
+            describe(cell)
+        cells.append(cell)
+    notebook.cells = cells
+    notebook.metadata = NotebookNode(language_info={"name": "python", "pygments_lexer": "ipython3"})
+    return notebook
+
+
+def write_notebooks(
+    course: Course, sources: Path, only: list[str] | None, executed: Path | None
+) -> list[str]:
+    """All notebooks, lessons and solved ones: their names without ending."""
+    names = []
+    for path in sorted(course.notebooks.glob("**/*.ipynb")):
+        if only and not path.stem.startswith(tuple(only)):
+            continue
+        name = path.relative_to(course.root)
+        place = sources / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(lesson(path, executed)))
+        names.append(str(name.with_suffix("")))
+    return names
+
+
+def linked_error(text: str) -> str:
+    """A cell of a table of errors: its links lead from errors/ to the lessons."""
+    return linked(re.sub(r"\]\((\w+\.ipynb)", r"](../notebooks/\1", text))
+
+
+def write_all(course: Course, sources: Path, only: list[str] | None, executed: Path | None) -> None:
+    """Everything that Sphinx reads."""
+    names = write_notebooks(course, sources, only, executed)
+    assets = sources / "assets"
+    assets.mkdir(parents=True)
+    for sheet in SHEETS:
+        text = (course.root / "assets" / f"{sheet}.md").read_text()
+        demand(text.startswith("# "), f"assets/{sheet}.md", "a page begins with `# Title · 標題`.")
+        (assets / f"{sheet}.md").write_text(linked(text))
+    extra = sources / "extra" / "assets"
+    extra.mkdir(parents=True)
+    for page in PAGES:
+        (extra / page).write_text((course.root / "assets" / page).read_text())
+    site_errors.write_errors(course, sources, linked_error)
+    site_front.write_front(course, sources, names)

@@ -1,0 +1,337 @@
+"""The site's front page and what it leads to; error pages; what is told to search engines."""
+
+import json
+import re
+import struct
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup, SoupStrainer, Tag
+from playwright.sync_api import BrowserContext
+
+import build_minutes
+import build_routes
+import site_front
+from build_course import Course
+from build_grammar import BuildError
+
+ROOT = Path(__file__).resolve().parents[2]
+COURSE = Course(ROOT)
+CJK = re.compile(r"[\u3400-\u9fff]")
+ENGLISH = re.compile(r"[A-Za-z]{2,}")
+OWN = re.compile("head|article")
+SETTINGS = ROOT / "scripts" / "site_sphinx"
+
+# What a class and a learner look for, besides the lessons.
+THINGS = [
+    "notebooks/workshop.html",
+    "notebooks/solutions/workshop.html",
+    "assets/deck.html",
+    "assets/run-sheet.html",
+    "assets/handout.html",
+    "assets/glossary.html",
+    "assets/error-texts.html",
+    "assets/tutorials.html",
+    "assets/day-before.html",
+    "assets/semester.html",
+]
+# PyTorch's page *Distributed* lists the tutorials; the course's first readers named the rest.
+TUTORIALS = [
+    "tutorials/beginner/ddp_series_intro.html",
+    "tutorials/intermediate/ddp_tutorial.html",
+    "tutorials/advanced/generic_join.html",
+    "tutorials/intermediate/FSDP_tutorial.html",
+    "tutorials/intermediate/FSDP_advanced_tutorial.html",
+    "tutorials/intermediate/TP_tutorial.html",
+    "tutorials/recipes/distributed_device_mesh.html",
+    "tutorials/intermediate/rpc_tutorial.html",
+    "tutorials/intermediate/rpc_param_server_tutorial.html",
+    "tutorials/intermediate/rpc_async_execution.html",
+    "tutorials/advanced/rpc_ddp_tutorial.html",
+    "tutorials/intermediate/process_group_cpp_extension_tutorial.html",
+    "tutorials/intermediate/dist_tuto.html",
+    "tutorials/beginner/saving_loading_models.html",
+    "docs/stable/distributed.elastic.html",
+    "docs/stable/elastic/kubernetes.html",
+    "torchx/latest/",
+    "docs/stable/elastic/metrics.html",
+]
+ADDRESS = "https://course.example/pytorch"
+REPOSITORY = "https://code.example/owner/course"
+LESSONS = {
+    "version": "9.8.7",
+    "lessons": {
+        "notebooks/05_collectives": {
+            "number": "05",
+            "english": "Collectives",
+            "chinese": "集體通訊",
+            "sentence": "Ranks exchange data.",
+            "sentence_chinese": "rank 之間交換資料。",
+            "needs": [],
+            "torch": "",
+        },
+        "notebooks/06_ddp": {
+            "number": "06",
+            "english": "DDP",
+            "chinese": "分散式資料平行",
+            "sentence": "Two *ranks* train one model.",
+            "sentence_chinese": "兩個 `rank` 訓練一個模型。",
+            "needs": ["05"],
+            "torch": "2.15.0+cu132",
+        },
+    },
+}
+LESSON = """# 06 · DDP · 分散式資料平行
+
+Core 50 minutes.
+
+核心 50 分鐘。
+
+(cell-06_ddp-abc-1)=
+## Train · 開始訓練
+
+Now we train.
+
+現在開始訓練。
+"""
+
+
+@cache
+def parsed(path: Path) -> BeautifulSoup:
+    """A page's head and its own text, without its navigation."""
+    return BeautifulSoup(path.read_text(), "html.parser", parse_only=SoupStrainer(OWN))
+
+
+def links(path: Path) -> set[Path]:
+    """The pages that a page's own text leads to."""
+    text = path.read_text()
+    text = text[text.find("<article") :]
+    found = set()
+    for address in re.findall(r'<a\b[^>]*\bhref="([^"#]+)', text.partition("</article>")[0]):
+        if not re.match("[a-z]+:", address):
+            found.add((path.parent / unquote(address)).resolve())
+    return found
+
+
+@pytest.fixture(scope="module")
+def front(site: Path) -> BeautifulSoup:
+    return parsed(site / "index.html")
+
+
+@pytest.fixture(scope="module")
+def table() -> list[list[str]]:
+    """The rows of the tables of errors, as they are built."""
+    rows = []
+    for line in (ROOT / "assets" / "error-texts.md").read_text().splitlines():
+        if line.startswith("| `"):
+            rows.append(line.strip("| ").split(" | "))
+    return rows
+
+
+def test_three_doors_lead_to_pages_that_exist(front: BeautifulSoup, site: Path) -> None:
+    doors = front.select(".door > a.door-name")
+    assert len(doors) == 3
+    for door in doors:
+        assert (site / door["href"]).is_file()
+        assert {text["lang"] for text in door.select("[lang]")} == {"en", "zh-Hant-TW"}
+
+
+def test_everything_is_two_clicks_away(site: Path) -> None:
+    solved = [f"notebooks/solutions/{path.stem}.html" for path in COURSE.sources]
+    wanted = {site / name for name in [*THINGS, *solved]}
+    if (site / "runs.html").exists():
+        wanted.add(site / "runs.html")
+    reached = links(site / "index.html")
+    for page in list(reached):
+        if page.suffix == ".html" and page.exists():
+            reached |= links(page)
+    assert all(path.is_file() for path in wanted)
+    assert not {path.name for path in wanted - reached}
+
+
+def test_the_map_has_every_lesson_and_every_need(front: BeautifulSoup) -> None:
+    needed = build_routes.needs(COURSE)
+    drawn = {path["data-edge"] for path in front.select(".course-map path")}
+    assert drawn == {f"{early}-{late}" for late, all_early in needed.items() for early in all_early}
+    addresses = [link["href"] for link in front.select(".course-map a")]
+    assert addresses == [f"notebooks/{path.stem}.html" for path in COURSE.sources]
+    assert "06 ← 05" in front.select_one(".course-map svg title").get_text()
+
+
+def test_the_ladder_has_goal_minutes_and_figure_of_every_lesson(
+    front: BeautifulSoup, site: Path
+) -> None:
+    steps = front.select(".ladder > li")
+    assert len(steps) == len(COURSE.sources)
+    for step, path in zip(steps, COURSE.sources, strict=True):
+        assert step.select_one("h3 a")["href"] == f"notebooks/{path.stem}.html"
+        core, further = build_minutes.told(COURSE, path)
+        told = step.select_one(".minutes").get_text()
+        assert f"Core {core} minutes" in told
+        assert f"核心 {core} 分鐘" in told
+        assert not further or f"further {further}" in told
+        goals = [goal.get_text() for goal in step.select(".goal")]
+        assert [goal[:5] for goal in goals] == ["After", "學完之後，"]
+        check_figure(step.select_one("img"), site)
+
+
+def check_figure(image: Tag, site: Path) -> None:
+    assert image["alt"].strip()
+    assert image["loading"] == "lazy"
+    header = (site / image["src"]).read_bytes()[16:24]
+    assert struct.unpack(">II", header) == (int(image["width"]), int(image["height"]))
+
+
+@pytest.mark.parametrize(("language", "other"), [("en", CJK), ("zh", re.compile("Afterwards"))])
+def test_one_language_leaves_no_separator(
+    reading: BrowserContext, site: Path, language: str, other: re.Pattern
+) -> None:
+    page = reading.new_page()
+    page.goto(f"{site.as_uri()}/index.html?lang={language}")
+    text = page.locator("article").inner_text()
+    assert " · " not in text
+    assert not other.search(text)
+
+
+def test_a_lesson_must_say_what_one_can_do_afterwards() -> None:
+    course = Course(ROOT)
+    path = next(iter(course.sources))
+    cell = course.sources[path].cells[0]
+    cell.source = cell.source.replace("Afterwards you", "Then you")
+    with pytest.raises(BuildError, match=r"00_start_here.*Afterwards"):
+        site_front.opening(course, path)
+
+
+def test_every_official_tutorial_has_its_lesson() -> None:
+    text = (ROOT / "assets" / "tutorials.md").read_text()
+    written = {path.stem[:2] for path in COURSE.sources}
+    for tutorial in TUTORIALS:
+        row = re.search(rf"^\| \[[^|]+\]\(\S+/{tutorial}\) \| (.+) \|$", text, re.MULTILINE)
+        assert row, tutorial
+        linked = re.findall(r"\[(\d\d)\]\(\.\./notebooks/\1_\w+\.ipynb\)", row[1])
+        planned = re.findall(r"(?<![\[/\d])\d\d(?![\]_\d])", row[1])
+        assert linked or planned, tutorial
+        assert set(linked) <= written
+        assert not set(planned) & written, f"link lesson {planned} in the row of {tutorial}"
+    assert len(re.findall(r"^\| \[", text, re.MULTILINE)) == len(TUTORIALS)
+
+
+def test_every_error_text_has_its_page(site: Path, table: list[list[str]]) -> None:
+    listed = parsed(site / "assets" / "error-texts.html")
+    addresses = {link["href"] for link in listed.select("td a[href^='../errors/']")}
+    assert len(addresses) == len(table) == len(list((site / "errors").glob("*.html")))
+    titles = {}
+    for address in addresses:
+        page = parsed((site / "assets" / address).resolve())
+        check_error_page(page)
+        titles[address] = [text.get_text() for text in page.select("h1 code")]
+    for first, *_ in table:
+        assert re.findall("`(.+?)`", first) in titles.values()
+
+
+def check_error_page(page: BeautifulSoup) -> None:
+    """Cause, remedy and the way to a cell, in both languages; and the way back to the table."""
+    sections = page.select("article section section")
+    headings = [section.h2.get_text() for section in sections[:3]]
+    for heading, start in zip(headings, ("Cause", "Remedy", "The cell"), strict=True):
+        assert heading.startswith(start)
+        assert CJK.search(heading)
+    for section in sections[:2]:
+        texts = section.select("p")
+        assert any(ENGLISH.search(text.get_text()) for text in texts if not is_chinese(text))
+        assert any(is_chinese(text) for text in texts)
+    cells = sections[2].select("a[href*='.html#cell-']")
+    assert {is_chinese(cell) for cell in cells} == {True, False}
+    assert page.select("article a[href='../assets/error-texts.html']")
+
+
+def is_chinese(node: Tag) -> bool:
+    return bool(CJK.search(node.get_text()))
+
+
+def test_the_remedy_of_a_page_is_that_of_its_row(site: Path, table: list[list[str]]) -> None:
+    pages = list(map(parsed, (site / "errors").glob("*.html")))
+    by_text = {}
+    for page in pages:
+        by_text[page.h1.code.get_text()] = page.article.get_text().replace("’", "'")
+    for first, middle, last in table:
+        remedy = middle if "github.com" in last else last
+        start = re.split(r"[\[`]|[:;,]? (?:see|as in)| · ", remedy.removeprefix("↑ "))[0][1:]
+        assert start in by_text[re.findall("`(.+?)`", first)[0]]
+
+
+def test_the_watchdog_has_a_page(site: Path) -> None:
+    names = [path.name for path in (site / "errors").glob("*.html")]
+    assert "watchdog-caught-collective-operation-timeout.html" in names
+
+
+def test_each_lesson_is_described_in_both_languages(site: Path) -> None:
+    for path in COURSE.sources:
+        text = (site / "notebooks" / f"{path.stem}.html").read_text()
+        page = BeautifulSoup(text[: text.find("</h1>", text.find("<article"))], "html.parser")
+        told = page.select_one('meta[name="description"]')["content"]
+        for text in (page.title.get_text(), told):
+            assert CJK.search(text)
+            assert ENGLISH.search(text)
+        assert not re.search(r"Core \d|[*`]", told)
+        landing = [line.get_text() for line in page.select("article p.landing")]
+        assert [path.stem[:2] in line for line in landing] == [True, True]
+        needs = build_routes.needs(COURSE)[path.stem[:2]]
+        assert all(number in line for number in needs for line in landing)
+        assert page.select_one("article p.landing a[href='../index.html']")
+
+
+def small_site(folder: Path, *options: str) -> Path:
+    """A site of three pages, by the settings of the whole, with the extension that is tested."""
+    sources = folder / "sources"
+    (sources / "notebooks").mkdir(parents=True)
+    (sources / "lessons.json").write_text(json.dumps(LESSONS))
+    pages = "notebooks/05_collectives\nnotebooks/06_ddp"
+    (sources / "index.md").write_text(f"# The course · 課程\n\n```{{toctree}}\n{pages}\n```\n")
+    (sources / "notebooks" / "05_collectives.md").write_text("# 05 · Collectives · 集體通訊\n")
+    (sources / "notebooks" / "06_ddp.md").write_text(LESSON)
+    given = [part for option in options for part in ("-D", option)]
+    given += ["-D", "extensions=myst_nb,languages,outside"]
+    command = [sys.executable, "-m", "sphinx", "-q", "-c", str(SETTINGS), *given]
+    subprocess.run([*command, str(sources), str(folder / "site")], check=True)
+    return folder / "site"
+
+
+def test_without_an_address_nothing_is_told_to_the_outside(tmp_path: Path) -> None:
+    site = small_site(tmp_path)
+    page = parsed(site / "notebooks" / "06_ddp.html")
+    description = page.select_one('meta[name="description"]')["content"]
+    assert description == "Two ranks train one model. 兩個 rank 訓練一個模型。"
+    assert not (site / "sitemap.xml").exists()
+    outside = 'link[rel="canonical"], meta[property^="og:"], .report, a[href*="issues/new"]'
+    assert not page.select(outside)
+
+
+def test_with_an_address_a_page_can_be_found_and_corrected(tmp_path: Path) -> None:
+    site = small_site(tmp_path, f"course_address={ADDRESS}", f"course_repository={REPOSITORY}")
+    page = parsed(site / "notebooks" / "06_ddp.html")
+    address = f"{ADDRESS}/notebooks/06_ddp.html"
+    assert page.select_one('link[rel="canonical"]')["href"] == address
+    cards = {card["property"]: card["content"] for card in page.select('meta[property^="og:"]')}
+    assert cards["og:url"] == address
+    assert cards["og:title"] == "06 · DDP · 分散式資料平行"
+    assert "兩個 rank" in cards["og:description"]
+    names = re.findall("<loc>(.+?)</loc>", (site / "sitemap.xml").read_text())
+    pages = ["index", "notebooks/05_collectives", "notebooks/06_ddp"]
+    assert names == [f"{ADDRESS}/{name}.html" for name in pages]
+    reports = [link["href"] for link in page.select(".report a")]
+    assert len(reports) == 2  # of the page, and of its one section
+    for link in reports:
+        asked = parse_qs(urlsplit(link).query)
+        assert link.startswith(f"{REPOSITORY}/issues/new?")
+        assert address in asked["body"][0]
+        assert "9.8.7" in asked["body"][0]
+        assert "2.15.0+cu132" in asked["body"][0]
+    assert "cell-06-ddp-abc-1" in parse_qs(urlsplit(reports[1]).query)["body"][0]
+    earlier = parsed(site / "notebooks" / "05_collectives.html")
+    asked = parse_qs(urlsplit(earlier.select_one(".report a")["href"]).query)
+    assert "torch of the outputs" not in asked["body"][0]  # this lesson has none
