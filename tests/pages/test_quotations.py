@@ -108,9 +108,8 @@ def spoken_by(number: str) -> frozenset[str]:
 def tools() -> frozenset[str]:
     """Every name in the course's own tools, and in what they read."""
     names: set[str] = set()
-    scripts = ROOT / "scripts"
-    for path in sorted([*scripts.glob("*.py"), *scripts.glob("site_sphinx/*.py")]):
-        names |= words_of(path.read_text()) | {path.name}
+    for path in sorted((ROOT / "scripts").glob("*.py")):
+        names |= words_of(path.read_text())
     for name in ("kaggle-metadata.json", "pyproject.toml", "Makefile"):
         names |= set(re.findall(r"\w+", (ROOT / name).read_text()))
     return frozenset(names)
