@@ -18,10 +18,12 @@ import site_map
 from build_course import Course
 from build_grammar import demand
 from build_tables import titles
+from publish_list import addresses
 
 LOOK_UP = ("error-texts", "glossary", "tutorials", "run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).with_name("templates"))
 WORD = re.compile(r"\b(\d\d|workshop)\b")
+REPOSITORY = "{repository}"  # in the addresses of lessons.json, until it is known
 LESSONS = "lessons.json"  # beside the pages' sources; site_sphinx/outside.py reads it
 
 
@@ -143,6 +145,7 @@ def torch_version(course: Course, path: Path) -> str:
 def write_lessons(course: Course, sources: Path) -> None:
     """lessons.json: the course's version, and what the extensions must know of each lesson."""
     needed = build_routes.needs(course)
+    listed = course.listed | {"repository": REPOSITORY}
     lessons = {}
     for path, (number, english, chinese) in zip(course.sources, titles(course), strict=True):
         told = opening(course, path)
@@ -154,6 +157,7 @@ def write_lessons(course: Course, sources: Path) -> None:
             "sentence_chinese": told.sentence_chinese,
             "needs": needed[number],
             "torch": torch_version(course, path),
+            "opens": addresses(listed, f"notebooks/{path.stem}.ipynb"),
         }
     project = course.root / "pyproject.toml"
     version = tomllib.loads(project.read_text())["project"]["version"] if project.exists() else ""

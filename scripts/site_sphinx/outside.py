@@ -3,7 +3,7 @@
 Always: a description in both languages, and above a lesson's title which course this is, which
 lesson, and what it needs. Only where the site's address is known: sitemap.xml, the canonical
 address, and what a link to the page shows in a chat (Open Graph). Only where the repository is
-known: *report a mistake* at each page's end.
+known: *report a mistake* at each page's end, and, if it is on GitHub, where a lesson can be run.
 
 sources/lessons.json, which site_front.py writes, says what is needed of the lessons.
 """
@@ -23,6 +23,7 @@ from sphinx.errors import ExtensionError
 LONGEST = 300  # characters of a description in one language
 HIDDEN = re.compile(r"^(?:search|genindex)\.html$")  # nobody should land there
 CELL = re.compile(r"^(?:cell|solved)-")
+GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?$")
 OPEN = "https?://[^/]+.*"
 COURSE = "Distributed Training with PyTorch"
 COURSE_CHINESE = "PyTorch 分散式訓練"
@@ -107,7 +108,23 @@ def landing(app: Sphinx, page: str, lesson: dict) -> str:
     if needs:
         english += f" Before this lesson: {', '.join(needs)}."
         chinese += f"先學：{'、'.join(needs)}。"
+    opens = opened(app.config.course_repository, lesson)
+    if opens:
+        english += f" Run it: {', '.join(opens)}."
+        chinese += f"執行：{'、'.join(opens)}。"
     return lines(english, chinese)
+
+
+def opened(repository: str, lesson: dict) -> list[str]:
+    """Links that open the lesson on Kaggle and on Colab, which take it from GitHub alone."""
+    name = GITHUB.match(repository)
+    if not name:
+        return []
+    places = {"kaggle": "Kaggle", "colab": "Colab"}
+    return [
+        f'<a href="{escape(address.format(repository=name[1]))}">{places[place]}</a>'
+        for place, address in lesson["opens"].items()
+    ]
 
 
 def landing_error(app: Sphinx, page: str) -> str:

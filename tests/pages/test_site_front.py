@@ -61,7 +61,7 @@ TUTORIALS = [
     "docs/stable/elastic/metrics.html",
 ]
 ADDRESS = "https://course.example/pytorch"
-REPOSITORY = "https://code.example/owner/course"
+REPOSITORY = "https://github.com/owner/course"
 LESSONS = {
     "version": "9.8.7",
     "lessons": {
@@ -73,6 +73,7 @@ LESSONS = {
             "sentence_chinese": "rank 之間交換資料。",
             "needs": [],
             "torch": "",
+            "opens": {},
         },
         "notebooks/06_ddp": {
             "number": "06",
@@ -82,6 +83,7 @@ LESSONS = {
             "sentence_chinese": "兩個 `rank` 訓練一個模型。",
             "needs": ["05"],
             "torch": "2.15.0+cu132",
+            "opens": {"kaggle": "https://k.example/?src={repository}&gpu=2"},
         },
     },
 }
@@ -307,6 +309,7 @@ def test_without_an_address_nothing_is_told_to_the_outside(tmp_path: Path) -> No
     description = page.select_one('meta[name="description"]')["content"]
     assert description == "Two ranks train one model. 兩個 rank 訓練一個模型。"
     assert not (site / "sitemap.xml").exists()
+    assert "k.example" not in page.decode()
     outside = 'link[rel="canonical"], meta[property^="og:"], .report, a[href*="issues/new"]'
     assert not page.select(outside)
 
@@ -320,6 +323,8 @@ def test_with_an_address_a_page_can_be_found_and_corrected(tmp_path: Path) -> No
     assert cards["og:url"] == address
     assert cards["og:title"] == "06 · DDP · 分散式資料平行"
     assert "兩個 rank" in cards["og:description"]
+    opens = [link["href"] for link in page.select("p.landing a") if "k.example" in link["href"]]
+    assert opens == ["https://k.example/?src=owner/course&gpu=2"] * 2  # in each language
     names = re.findall("<loc>(.+?)</loc>", (site / "sitemap.xml").read_text())
     pages = ["index", "notebooks/05_collectives", "notebooks/06_ddp"]
     assert names == [f"{ADDRESS}/{name}.html" for name in pages]
