@@ -19,6 +19,7 @@ from languages import CHINESE, ENGLISH
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
+from wording import both
 
 LONGEST = 300  # characters of a description in one language
 HIDDEN = re.compile(r"^(?:search|genindex)\.html$")  # nobody should land there
@@ -29,14 +30,6 @@ COURSE = "Distributed Training with PyTorch"
 COURSE_CHINESE = "PyTorch 分散式訓練"
 TABLE = "assets/error-texts"
 EARLIEST = 100  # before finish.py, which gives every page its policy
-
-
-def both(english: str, chinese: str) -> str:
-    """Words of the interface in two languages; each is HTML already."""
-    return (
-        f'<span lang="en">{english}</span><span class="between"> · </span>'
-        f'<span lang="zh-Hant-TW">{chinese}</span>'
-    )
 
 
 def check(app: Sphinx, config: Config) -> None:

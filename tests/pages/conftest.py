@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -49,21 +50,35 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A new profile, in which a page may request nothing but itself, and nothing may go wrong."""
+@contextmanager
+def watched(browser: Browser, kinds: set[str], allowed: str) -> Iterator[BrowserContext]:
+    """A new profile: only `allowed` requests, and on the console nothing of these `kinds`.
+
+    No kinds: nothing at all.
+    """
     context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
     context.set_default_timeout(10_000)
     requests = []
     errors = []
+
+    def keep(message: ConsoleMessage) -> None:
+        if not kinds or message.type in kinds:
+            errors.append(message.text)
+
     context.on("request", lambda request: requests.append(request.url.partition("#")[0]))
-    context.on("console", lambda message: errors.append(message.text))
+    context.on("console", keep)
     context.on("weberror", lambda error: errors.append(str(error.error)))
     yield context
     context.close()
     assert not errors
-    allowed = re.compile("file://.*html$|blob:|data:|about:")
-    assert all(allowed.match(request) for request in requests), requests
+    assert all(re.match(allowed, request) for request in requests), requests
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A new profile, in which a page may request nothing but itself, and nothing may go wrong."""
+    with watched(browser, set(), "file://.*html$|blob:|data:|about:") as context:
+        yield context
 
 
 @pytest.fixture
@@ -74,23 +89,10 @@ def page(context: BrowserContext) -> Page:
 @pytest.fixture
 def reading(browser: Browser) -> Iterator[BrowserContext]:
     """A new profile for the site: it asks nothing of another host, and nothing goes wrong."""
-    context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
-    context.set_default_timeout(10_000)
-    requests = []
-    errors = []
-    context.on("request", lambda request: requests.append(request.url))
-
-    def keep(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):  # the theme also tells what it does
-            errors.append(message.text)
-
-    context.on("console", keep)
-    context.on("weberror", lambda error: errors.append(str(error.error)))
-    yield context
-    context.close()
-    assert not errors
-    allowed = re.compile("file://|data:|http://127\\.0\\.0\\.1:")
-    assert all(allowed.match(request) for request in requests), requests
+    # The theme also logs what it does.
+    kinds = {"error", "warning"}
+    with watched(browser, kinds, "file://|data:|http://127\\.0\\.0\\.1:") as context:
+        yield context
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,13 @@
 """A lesson on the site, as one reads it: predictions, exercises, folds, figures, tips, teaching."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from deck import SCREEN
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from site_pages import EXERCISE, HEADINGS
 
@@ -44,25 +42,6 @@ OPENED = """() => {
 FIGURES = """() => [...document.querySelectorAll('article img')].map(image => ({
     alt: image.alt, width: image.getAttribute('width'),
     height: image.getAttribute('height')}))"""
-
-
-@pytest.fixture
-def reader(browser: Browser) -> Iterator[BrowserContext]:
-    """A new profile in which no page may fail."""
-    context = browser.new_context(viewport=SCREEN, reduced_motion="reduce")
-    context.set_default_timeout(10_000)
-    errors: list[str] = []
-
-    def listen(message: ConsoleMessage) -> None:
-        # A browser asks every host for this icon by itself.
-        if message.type == "error" and not message.location["url"].endswith("/favicon.ico"):
-            errors.append(message.text)
-
-    context.on("console", listen)
-    context.on("weberror", lambda error: errors.append(str(error.error)))
-    yield context
-    context.close()
-    assert not errors
 
 
 def opened(context: BrowserContext, address: str) -> Page:
@@ -137,8 +116,8 @@ def check_tips(page: Page, site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_cards_exercises_figures_and_tips(reader: BrowserContext, site: Path, name: str) -> None:
-    page = opened(reader, f"{site.as_uri()}/notebooks/{name}.html")
+def test_cards_exercises_figures_and_tips(reading: BrowserContext, site: Path, name: str) -> None:
+    page = opened(reading, f"{site.as_uri()}/notebooks/{name}.html")
     check_cards(page, name)
     check_figures(page, (site / "notebooks" / f"{name}.html").read_text())
     check_exercises(page, name)
@@ -146,9 +125,9 @@ def test_cards_exercises_figures_and_tips(reader: BrowserContext, site: Path, na
 
 
 def test_a_guess_shows_its_own_results_to_keyboards_and_in_one_language(
-    reader: BrowserContext, site: Path
+    reading: BrowserContext, site: Path
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}?lang=zh")
+    page = opened(reading, f"{site.as_uri()}/{LESSON}?lang=zh")
     button = page.locator('[data-guess="1"]')
     assert button.inner_text().strip().startswith("我猜好了")
     button.focus()
@@ -161,8 +140,8 @@ def test_a_guess_shows_its_own_results_to_keyboards_and_in_one_language(
     assert not page.locator(".guess-2").first.is_visible()
 
 
-def test_a_solution_opens_by_keyboard(reader: BrowserContext, site: Path) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}")
+def test_a_solution_opens_by_keyboard(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     page.locator("details.solution summary").first.focus()
     page.keyboard.press("Enter")
     solution = page.locator("details.solution").first
@@ -172,9 +151,9 @@ def test_a_solution_opens_by_keyboard(reader: BrowserContext, site: Path) -> Non
 
 
 def test_a_long_output_shows_its_first_lines_until_asked(
-    reader: BrowserContext, site: Path
+    reading: BrowserContext, site: Path
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LONG}")
+    page = opened(reading, f"{site.as_uri()}/{LONG}")
     page.evaluate("for (const card of document.querySelectorAll('[data-guess]')) card.click()")
     output = page.locator(".long").first
     button = page.locator(".unfold").first
@@ -200,8 +179,8 @@ def test_folded_files_are_named_and_their_messages_left_out(site: Path, name: st
             assert re.search(rf"<summary>[^\n]*<code>{re.escape(written[1])}</code>", text)
 
 
-def test_files_in_a_row_are_one_fold(reader: BrowserContext, site: Path) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}")
+def test_files_in_a_row_are_one_fold(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     files = page.locator("details.files").first
     summary = files.locator("summary").first.inner_text()
     assert "這一課的檔案" in summary
@@ -213,8 +192,8 @@ def test_files_in_a_row_are_one_fold(reader: BrowserContext, site: Path) -> None
         assert name in summary
 
 
-def test_code_is_copied_and_outputs_have_no_button(reader: BrowserContext, address: str) -> None:
-    page = opened(reader, f"{address}/{LESSON}")
+def test_code_is_copied_and_outputs_have_no_button(reading: BrowserContext, address: str) -> None:
+    page = opened(reading, f"{address}/{LESSON}")
     page.locator("button.copybtn").first.wait_for(state="attached")
     assert page.locator(".cell_output button.copybtn").count() == 0
     page.evaluate("addEventListener('copy', () => { window.copied = String(getSelection()); })")
@@ -226,9 +205,9 @@ def test_code_is_copied_and_outputs_have_no_button(reader: BrowserContext, addre
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", [LESSON, LONG])  # the second prints in colours
 def test_axe_finds_nothing_in_open_folds_and_differences(
-    reader: BrowserContext, site: Path, name: str, theme: str
+    reading: BrowserContext, site: Path, name: str, theme: str
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/{name}")
+    page = opened(reading, f"{site.as_uri()}/{name}")
     page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
     page.evaluate(OPENED)
     # One of each kind: a whole lesson takes the checker a minute.
@@ -245,9 +224,9 @@ def test_axe_finds_nothing_in_open_folds_and_differences(
 
 
 def test_a_figure_is_enlarged_by_keyboard_and_escape_closes_it(
-    reader: BrowserContext, site: Path
+    reading: BrowserContext, site: Path
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}")
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     page.evaluate(OPENED)
     figure = page.locator("button.enlarge").first
     alt = figure.locator("img").get_attribute("alt")
@@ -263,9 +242,9 @@ def test_a_figure_is_enlarged_by_keyboard_and_escape_closes_it(
 
 
 def test_a_tip_opens_for_pointer_and_keyboard_and_escape_closes_it(
-    reader: BrowserContext, site: Path
+    reading: BrowserContext, site: Path
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}")
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     tip = page.locator('a.tip[href$="term-rank"]').first
     box = page.locator(".tip-box")
     tip.hover()
@@ -286,9 +265,9 @@ def stage(page: Page) -> str:
 
 
 def test_the_teachers_view_shows_one_piece_and_its_result_when_asked(
-    reader: BrowserContext, site: Path
+    reading: BrowserContext, site: Path
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}")
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     page.locator(".teacher-link a").click()
     page.locator(".teacher-bar").wait_for()
     assert "teach=1" in page.url
@@ -320,9 +299,9 @@ def test_the_teachers_view_shows_one_piece_and_its_result_when_asked(
 
 @pytest.mark.parametrize("name", ["05_collectives", "workshop"])
 def test_the_teachers_view_leaves_nothing_out(
-    reader: BrowserContext, site: Path, name: str
+    reading: BrowserContext, site: Path, name: str
 ) -> None:
-    page = opened(reader, f"{site.as_uri()}/notebooks/{name}.html?teach=1")
+    page = opened(reading, f"{site.as_uri()}/notebooks/{name}.html?teach=1")
     lost = page.evaluate("""() => {
         const all = [...document.querySelectorAll('article :is(h1, h2, h3, p, pre, li, td, img)')]
             .filter(node => !node.closest('.teacher-link'));
@@ -339,8 +318,8 @@ def test_the_teachers_view_leaves_nothing_out(
     assert not lost
 
 
-def test_paper_shows_every_result_and_no_controls(reader: BrowserContext, site: Path) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LONG}?lang=en")
+def test_paper_shows_every_result_and_no_controls(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LONG}?lang=en")
     page.emulate_media(media="print")
     hidden = page.locator('.guess:not([lang^="zh"])')
     assert hidden.count() > 10
@@ -373,8 +352,8 @@ def test_without_scripts_everything_is_shown(browser: Browser, site: Path) -> No
     context.close()
 
 
-def test_links_to_headings_and_cells_have_names(reader: BrowserContext, site: Path) -> None:
-    page = opened(reader, f"{site.as_uri()}/{LESSON}")
+def test_links_to_headings_and_cells_have_names(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     links = page.evaluate("""() => [...document.querySelectorAll('article a.headerlink')]
         .map(link =>
         ({name: link.getAttribute('aria-label') || '',
@@ -385,9 +364,9 @@ def test_links_to_headings_and_cells_have_names(reader: BrowserContext, site: Pa
 
 @pytest.mark.parametrize("name", ["notebooks/09_faster.html", LESSON])
 def test_a_lesson_asks_for_less_than_two_megabytes_at_first(
-    reader: BrowserContext, site: Path, served: str, name: str
+    reading: BrowserContext, site: Path, served: str, name: str
 ) -> None:
-    page = reader.new_page()
+    page = reading.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{served}/{name}")
