@@ -281,18 +281,20 @@ def the_course() -> Course:
 def fingerprint(lesson: str) -> str:
     """A hash of all on which a lesson's mutants rest: code cells, programs, tests, the mutants.
 
-    Not of the prose, which no mutant can see.
+    Of the shared programs those that it writes: no other can be in its notebook's folder. Not of
+    the prose, which no mutant can see.
     """
     source = the_course().sources[ROOT / "notebooks" / "src" / f"{lesson}.md"]
     code = [cell.source for cell in source.cells if cell.cell_type == "code"]
     code.append(json.dumps(about(source).get("quick", {})))
-    paths = [DATA / f"{lesson}.toml"]
-    paths += sorted((ROOT / "scripts" / "lessons" / lesson).glob("*"))  # a new one has no room
-    paths += sorted((ROOT / "scripts" / "lessons" / "common").iterdir())
-    paths += sorted((ROOT / "tests" / "lessons").glob(f"test_{lesson[:2]}_*.py"))
-    paths += sorted((ROOT / "tests" / "lessons").glob("test_common_*.py"))
+    programs = ROOT / "scripts" / "lessons"
+    paths = [programs / "common" / name for name in WRITE.findall("\n".join(code))]
+    paths += (programs / lesson).glob("*")  # a new lesson has no room yet
+    paths += [DATA / f"{lesson}.toml"]
+    paths += (ROOT / "tests" / "lessons").glob(f"test_{lesson[:2]}_*.py")
+    paths += (ROOT / "tests" / "lessons").glob("test_common_*.py")
     digest = hashlib.sha256("\0".join(code).encode())
-    for path in paths:
+    for path in sorted(paths, key=lambda path: path.name):  # a program may move to `common`
         if path.is_file():
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

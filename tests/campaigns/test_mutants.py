@@ -117,3 +117,20 @@ def test_a_launch_rests_on_the_settings_that_its_ranks_inherit() -> None:
     undone = 'del os.environ["TORCH_LOGS"]'
     cells = ["from launch import result", setting, undone, "os.getcwd()", "!torchrun a.py"]
     assert mutants.part(cells, "a") == [*cells[:3], cells[4]]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("file", "matters"),
+    [("layout.py", True), ("launch.py", True), ("test_02_autograd.py", True), ("amp.py", False),
+     ("timeline.py", False)],
+)  # fmt: skip
+def test_a_lesson_is_tried_again_when_what_it_rests_on_changes(
+    monkeypatch, file: str, matters: bool
+) -> None:
+    before = mutants.fingerprint("02_autograd")
+    read = mutants.Path.read_bytes
+    monkeypatch.setattr(
+        mutants.Path, "read_bytes", lambda path: read(path) + b"#" * (path.name == file)
+    )
+    assert (mutants.fingerprint("02_autograd") != before) == matters
