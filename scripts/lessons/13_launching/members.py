@@ -121,8 +121,10 @@ def main() -> None:
         if step == args.leave_at:
             leave(place)
         # The same rows, whatever the number of ranks: each takes its equal share.
-        x, y = (rows.chunk(place.world_size)[place.rank] for rows in batch(step))
-        training.step(ddp_model, x, y)
+        x, y = batch(step)
+        own_x = x.chunk(place.world_size)[place.rank]
+        own_y = y.chunk(place.world_size)[place.rank]
+        training.step(ddp_model, own_x, own_y)
         time.sleep(args.pause)
         note(args.name, step, place)
         if place.rank == 0 and (step + 1) % args.every == 0:

@@ -53,11 +53,11 @@ def visit(address: str, port: int) -> dict:
     return {"keys": store.num_keys(), "note": store.get("note").decode()}
 
 
-def send_stranger(address: str, port: int) -> dict:
-    """A visit by another process, which knows nothing of this launch but address and port."""
+def send_stranger(addresses: dict[str, tuple[str, int]]) -> dict:
+    """Visits by another process, which knows nothing of this launch but addresses and ports."""
     told = [name for name in os.environ if name.startswith(("MASTER", "TORCHELASTIC"))]
     env = {name: value for name, value in os.environ.items() if name not in told}
-    command = [sys.executable, __file__, "visit", address, str(port)]
+    command = [sys.executable, __file__, "visit", json.dumps(addresses)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)
 
@@ -75,15 +75,17 @@ def closed_store() -> tuple[dist.TCPStore, int]:
 def look(place: Place) -> None:
     """On rank 0: who listens, and what the stranger gets out of both stores."""
     address = own_address()
-    open_port = int(os.environ["MASTER_PORT"])
+    port = int(os.environ["MASTER_PORT"])
     listeners = listening()
-    outside = send_stranger(address, open_port)
     store, closed_port = closed_store()
     store.set("secret", "for ranks")
-    refused = send_stranger(address, closed_port)
-    inside = send_stranger("127.0.0.1", closed_port)
-    visits = {"open": outside, "closed": refused, "closed, from here": inside}
-    report("stranger", place, address=address, port=open_port, listeners=listeners, visits=visits)
+    addresses = {
+        "open, from outside": (address, port),
+        "closed, from outside": (address, closed_port),
+        "closed, from this machine": ("127.0.0.1", closed_port),
+    }
+    visits = send_stranger(addresses)
+    report("stranger", place, address=address, port=port, listeners=listeners, visits=visits)
 
 
 @record
@@ -99,6 +101,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["visit"]:
-        print(json.dumps(visit(sys.argv[2], int(sys.argv[3]))))
+        print(json.dumps({name: visit(*where) for name, where in json.loads(sys.argv[2]).items()}))
     else:
         main()
