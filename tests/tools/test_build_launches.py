@@ -123,7 +123,9 @@ WAITS = "assert second.wait() == 0"
 
 def beside(course: Small, begin: str = BESIDE, waits: str = WAITS) -> None:
     """A launch that goes on beside the one in the lesson's eighth cell."""
-    course.replace(FIRST, f"```python\n{LAUNCH}", f"```python\n{begin}\n```\n\n```python\n{LAUNCH}")
+    cell = f'```python tags=["workshop"]\n{LAUNCH}'
+    tagged = f'```python tags=["workshop"]\n{begin}\n```'
+    course.replace(FIRST, cell, f"{tagged}\n\n{cell}")
     course.replace(FIRST, 'alpha = result("alpha")', f'alpha = result("alpha")\n{waits}')
 
 
@@ -151,10 +153,7 @@ def test_a_launch_beside_others_is_kept_and_waited_for(
 
 
 def test_two_launches_beside_others_need_two_names(course: Small, capsys):
-    beside(course)
-    course.replace(
-        FIRST, f"```python\n{LAUNCH}", f"```python\n{BESIDE}\n```\n\n```python\n{LAUNCH}"
-    )
+    beside(course, f'{BESIDE}\n```\n\n```python tags=["workshop"]\n{BESIDE}')
     refused(course, capsys, "cell 9: `second` still goes on here: a cell before lacks")
 
 
