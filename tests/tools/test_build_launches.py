@@ -124,7 +124,7 @@ WAITS = "assert second.wait() == 0"
 def beside(course: Small, begin: str = BESIDE, waits: str = WAITS) -> None:
     """A launch that goes on beside the one in the lesson's eighth cell."""
     cell = f'```python tags=["workshop"]\n{LAUNCH}'
-    tagged = f'```python tags=["workshop"]\n{begin}\n```'
+    tagged = f'```python tags=["workshop"]\nfrom launch import Begun\n\n{begin}\n```'
     course.replace(FIRST, cell, f"{tagged}\n\n{cell}")
     course.replace(FIRST, 'alpha = result("alpha")', f'alpha = result("alpha")\n{waits}')
 
