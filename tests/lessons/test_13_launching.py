@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from ranks import launch
@@ -133,6 +134,15 @@ def test_a_stranger_reads_and_writes_an_open_store_and_hears_of_a_closed_port() 
     with socket.create_server(("127.0.0.1", 0)) as server:
         free = server.getsockname()[1]
     assert stranger.visit("127.0.0.1", free) == {"refused": "ConnectionRefusedError"}
+
+
+def test_the_closed_store_listens_on_loopback_alone() -> None:
+    store, port = stranger.closed_store()
+    own = psutil.Process().net_connections(kind="tcp")
+    listening = [each.laddr for each in own if each.status == psutil.CONN_LISTEN]
+    assert ("127.0.0.1", port) in listening
+    assert {address for address, number in listening if number == port} == {"127.0.0.1"}
+    assert store.num_keys() >= 0
 
 
 @pytest.fixture
