@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--gbit", default="1,0.1", help="of the wires, with commas between")
     parser.add_argument("--latency-ms", type=float, default=0.1, help="of the wires")
     parser.add_argument("--rows", type=int, default=256, help="of one rank in one step")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     args = parser.parse_args()
     start(place)
     wires = links(args.gbit, args.latency_ms, place)

@@ -1,4 +1,4 @@
-"""Ranks that export where their time goes, until a file called `enough` appears; one of them is slow.
+"""Ranks export where their time goes, until a file called `enough` appears; one of them is slow.
 
 Run:  python straggler.py --steps 50
       torchrun --standalone --nproc-per-node=3 straggler.py --steps 50 --slow 1
@@ -53,8 +53,9 @@ def main() -> None:
     x = torch.randn(64, 256, device=place.device)
     serve(place)
 
+    steps = 0
     spent = {"compute": 0.0, "wait": 0.0}
-    for step in range(1, args.steps + 1):
+    for _ in range(args.steps):
         began = time.perf_counter()
         if place.rank == args.slow:
             time.sleep(args.late_ms / 1000)  # its disk is slow
@@ -78,12 +79,13 @@ def main() -> None:
         for name, seconds in (("compute", computed - began), ("wait", ended - computed)):
             SPENT.labels(name).inc(seconds)
             spent[name] += seconds
+        steps += 1
         STEPS.inc()
         if flat[-1] > 0:
             break
 
     weights = nn.utils.parameters_to_vector(parameters).double().sum().item()
-    report("straggler", place, steps=step, spent=spent, slow=args.slow, weights=weights)
+    report("straggler", place, steps=steps, spent=spent, slow=args.slow, weights=weights)
     dist.destroy_process_group()
 
 
