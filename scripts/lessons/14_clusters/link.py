@@ -57,7 +57,7 @@ def stepping(model: nn.Module, rows: int, width: int, place: Place) -> Callable[
 
 def over(wire: Wire | None, model: nn.Module) -> DistributedDataParallel:
     """The model under DDP, whose gradients cross the wire in one message."""
-    ddp_model = DistributedDataParallel(model)
+    ddp_model = DistributedDataParallel(model, bucket_cap_mb=64)
     if wire:
         ddp_model.register_comm_hook(wire, hook)
     return ddp_model
