@@ -15,7 +15,7 @@ export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
 
 # In single quotes: every node fills in its own SLURM_NODEID.
-srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 bash -c 'exec torchrun \
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" bash -c 'exec torchrun \
     --nnodes=$SLURM_NNODES --node-rank=$SLURM_NODEID --nproc-per-node=1 \
     --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT \
     lives.py --folder run-$SLURM_JOB_ID'
