@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rooms
+import tun
 from run_processes import Work
 
 ROOT = Path(__file__).resolve().parents[3]
+TUN = Path(tun.__file__)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 # So much the token bucket lets pass at once, in bytes; the kernel asks for rate / HZ at least.
 BURST = 256 << 10
@@ -84,6 +86,23 @@ def limit(machines: Collection[Machine], rate: str) -> None:
         bucket = ["tbf", "rate", rate, "burst", str(BURST), "latency", "50ms"]
         place = ["tc", "qdisc", "replace", "dev", machine.interface, "root"]
         machine.run(*place, *bucket)
+
+
+def wired(machines: Collection[Machine], work: Work, latency: float) -> list[Machine]:
+    """The same machines at the ends of a second link, with so many seconds one way (tun.py)."""
+    [near, far] = machines
+    wire = subprocess.Popen(
+        near.inside(sys.executable, TUN, str(far.keeper), str(latency)),
+        env=os.environ | work.environment("wire"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said = wire.stdout.readline()
+    if said != "ready\n":
+        raise RuntimeError(f"no wire: {said}{wire.stdout.read()}")
+    ends = zip(machines, tun.ADDRESSES, tun.NAMES, strict=True)
+    return [Machine(machine.keeper, *end) for machine, *end in ends]
 
 
 class Launch(NamedTuple):

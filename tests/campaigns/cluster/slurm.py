@@ -48,6 +48,10 @@ StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+SlurmctldDebug=info
+SlurmdDebug=info
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
@@ -87,8 +91,8 @@ class Cluster(NamedTuple):
         return [*enter, *become, *there, *map(str, command)]
 
     def start(self, name: str, *command: str | Path) -> None:
-        """Start a daemon, which writes into `name.log`."""
-        with (self.folder / f"{name}.log").open("a") as log:
+        """Start a daemon; what it says beside its log goes into `name.said`."""
+        with (self.folder / f"{name}.said").open("a") as log:
             subprocess.Popen(
                 self.inside(self.folder, *command),
                 env=self.environment(name),
