@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nbformat import NotebookNode
 
 from build_grammar import WRITE, Cells, code_cells, demand, tags
-from build_launches import Launch, launch_of, starts_something
+from build_launches import Launch, awaited, begun, launch_of, starts_something
 from build_python import guarded, imports, names, parsed, read_by, recorded
 
 
@@ -33,6 +33,7 @@ class Session:
         self.parameters: set[str] = set()
         self.launched: set[str] = set()
         self.unread: Launch | None = None
+        self.beside: dict[str, Launch] = {}  # still going on: name in the notebook → launch
 
     def run(self, place: str, cell: NotebookNode) -> None:
         """Check one code cell, and note what it leaves behind."""
@@ -49,6 +50,9 @@ class Session:
             return
         remedy = "a launch is `!torchrun … NAME.py …`, alone, on one line, nothing shell-clever."
         demand(not starts_something(tree), place, remedy)
+        self.begin(begun(tree), place)
+        for name in awaited(tree):
+            self.beside.pop(name, None)
         if "parameters" in tags(cell):
             self.parameters |= names(tree, defined=True)
         self.require({f"{module}.py" for module in imports(tree)} & self.programs, place)
@@ -63,9 +67,25 @@ class Session:
         lost = programs - self.launched
         demand(not lost, place, f"no cell before launches {lost}, which it reads.")
 
-    def launch(self, launch: Launch, text: str, place: str) -> None:
+    def begin(self, launches: dict[str, Launch | None], place: str) -> None:
+        """Launches beside the notebook: each is kept by a name, and some cell waits for it."""
+        for name, launch in launches.items():
+            remedy = '`name = Begun("torchrun … NAME.py …")` begins one launch, nothing shell-clever.'
+            demand(launch is not None and name, place, remedy)
+            still = f"`{name}` still goes on here: a cell before lacks `{name}.wait()`."
+            demand(name not in self.beside, place, still)
+            self.needs(launch, place)
+            self.beside[name] = launch
+
+    def needs(self, launch: Launch, place: str) -> None:
+        """What is launched is there, and can be."""
         self.require({launch.program} | (self.programs & set(launch.words)), place)
         self.launched.add(launch.name)
+        if launch.program.endswith(".py"):
+            self.check_main(launch, place)
+
+    def launch(self, launch: Launch, text: str, place: str) -> None:
+        self.needs(launch, place)
         self.unread = launch
         # IPython puts the value of `{STEPS // 2}` into the line before the shell gets it.
         used: set[str] = set()
@@ -73,8 +93,6 @@ class Session:
             used |= names(parsed(expression, place))
         unset = used - self.parameters
         demand(not unset, place, f"no parameters cell before sets {unset}.")
-        if launch.program.endswith(".py"):
-            self.check_main(launch, place)
 
     def check_main(self, launch: Launch, place: str) -> None:
         """A launched program can be imported, too; where ranks fail, torchrun gets their error."""
@@ -102,3 +120,5 @@ def check_launches(programs: Iterable[str], cells: Cells) -> None:
         session.run(place, cell)
     if session.unread:
         demand(False, place, f'no cell reads this launch: add `result("{session.unread.name}")`.')
+    for name, launch in session.beside.items():
+        demand(False, place, f"no cell waits for {launch.program}: add `{name}.wait()`.")

@@ -57,7 +57,7 @@ def check_shell(text: str, name: str) -> None:
 
 def check_yaml(text: str, name: str) -> None:
     try:
-        yaml.safe_load(text)
+        list(yaml.safe_load_all(text))  # one file may hold several documents
     except yaml.YAMLError as error:
         demand(False, name, f"this is no YAML: {error}")
 

@@ -70,6 +70,43 @@ def launch_of(cell: str) -> Launch | None:
     return started(cell[1:]) if plain else None
 
 
+def template(text: ast.expr) -> str:
+    """A command as a cell writes it: the values of an f-string stay in braces."""
+    if isinstance(text, ast.Constant):
+        return str(text.value)
+    pieces = text.values if isinstance(text, ast.JoinedStr) else []
+    return "".join(
+        str(piece.value) if isinstance(piece, ast.Constant) else f"{{{ast.unparse(piece.value)}}}"
+        for piece in pieces
+    )
+
+
+def begun(tree: ast.Module) -> dict[str, Launch | None]:
+    """The launches that go on beside a cell, `second = Begun("torchrun …")`, by their names.
+
+    A launch that no name keeps has the name "": nobody could wait for it. None is a command that
+    starts no program.
+    """
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            names[id(node.value)] = node.targets[0].id
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Begun" and node.args:
+            command = template(node.args[0])
+            launch = None if CLEVER.search(command) else started(command)
+            found[names.get(id(node), "")] = launch
+    return found
+
+
+def awaited(tree: ast.Module) -> set[str]:
+    """The names for whose launches a cell waits: `second.wait()`."""
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    waits = [call for call in calls if isinstance(call, ast.Attribute) and call.attr == "wait"]
+    return {wait.value.id for wait in waits if isinstance(wait.value, ast.Name)}
+
+
 def starts_something(tree: ast.Module) -> bool:
     """Whether a cell, as IPython reads it, hands the shell or a magic what starts a program."""
     commands: list[str] = []

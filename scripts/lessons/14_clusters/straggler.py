@@ -1,0 +1,93 @@
+"""Ranks export where their time goes, until a file called `enough` appears; one of them is slow.
+
+Run:  python straggler.py --steps 50
+      torchrun --standalone --nproc-per-node=3 straggler.py --steps 50 --slow 1
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from prometheus_client import Counter, start_http_server
+from torch import nn
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import Place, here, report, start
+
+SPENT = Counter("train_seconds", "Seconds of this rank, by what it spent them on", ["part"])
+STEPS = Counter("train_steps", "Training steps of this rank")
+
+
+def serve(place: Place) -> None:
+    """Export this process's counters on a free port of 127.0.0.1, and write down where that is.
+
+    The file has the form in which Prometheus looks for targets.
+    """
+    server, _ = start_http_server(0, addr="127.0.0.1")
+    target = {"targets": [f"127.0.0.1:{server.server_port}"]}
+    target["labels"] = {"rank": str(place.rank), "process": str(os.getpid())}
+    part = Path(f"target-{place.rank}.part")
+    part.write_text(json.dumps([target]))
+    part.replace(f"target-{place.rank}.json")
+
+
+@record
+def main() -> None:
+    place = here()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=5000, help="at most")
+    parser.add_argument("--slow", type=int, default=0, help="the rank whose pictures come late")
+    parser.add_argument("--late-ms", type=float, default=20, help="how late they come")
+    args = parser.parse_args()
+    start(place)
+    synchronize = torch.get_device_module(place.device).synchronize
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).to(place.device)
+    parameters = list(model.parameters())
+    torch.manual_seed(1 + place.rank)
+    x = torch.randn(64, 256, device=place.device)
+    serve(place)
+
+    steps = 0
+    spent = {"compute": 0.0, "wait": 0.0}
+    for _ in range(args.steps):
+        began = time.perf_counter()
+        if place.rank == args.slow:
+            time.sleep(args.late_ms / 1000)  # its disk is slow
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        enough = torch.tensor([float(Path("enough").exists())], device=place.device)
+        synchronize()
+        computed = time.perf_counter()
+
+        # One message for all gradients, and for the question whether somebody wants to stop.
+        flat = torch.cat([*[parameter.grad.flatten() for parameter in parameters], enough])
+        dist.all_reduce(flat)
+        synchronize()
+        ended = time.perf_counter()
+        parts = flat[:-1].split([parameter.numel() for parameter in parameters])
+        with torch.no_grad():
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter -= 0.01 * part.view_as(parameter) / place.world_size
+
+        for name, seconds in (("compute", computed - began), ("wait", ended - computed)):
+            SPENT.labels(name).inc(seconds)
+            spent[name] += seconds
+        steps += 1
+        STEPS.inc()
+        if flat[-1] > 0:
+            break
+
+    weights = nn.utils.parameters_to_vector(parameters).double().sum().item()
+    report("straggler", place, steps=steps, spent=spent, slow=args.slow, weights=weights)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
