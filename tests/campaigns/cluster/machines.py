@@ -1,8 +1,7 @@
 """Two "machines" on this one: two network namespaces, joined by a link whose rate can be set.
 
 No root is needed, but the right to make a user namespace (`unshare -Urn`; probe.py asks for it).
-Each namespace lives as long as a sleeping process in it, its keeper, which carries the mark of the
-work and ends with it.
+Each namespace lives as long as a sleeping process in it, its keeper.
 """
 
 import os
@@ -10,18 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import rooms
 import tun
+from beside import beside, ready
+
+import rooms
 from run_processes import Work
 
-ROOT = Path(__file__).resolve().parents[3]
 TUN = Path(tun.__file__)
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-# So much the token bucket lets pass at once, in bytes; the kernel asks for rate / HZ at least.
+# So much the token bucket lets pass at once, in bytes. With 64 KiB, 1 Gbit/s is not reached.
 BURST = 256 << 10
 # A keeper: it says that its namespace is there, then sleeps.
 KEEP = ["sh", "-c", "ip link set lo up && echo ready && exec sleep infinity"]
@@ -44,29 +43,19 @@ class Machine(NamedTuple):
             raise RuntimeError(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
 
 
-def keeper(work: Work, *enter: str) -> int:
-    """Start the sleeping process of a new namespace; its id, once the namespace is there."""
-    started = subprocess.Popen(
-        [*enter, *KEEP],
-        env=os.environ | work.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    said = started.stdout.readline()
-    if said != "ready\n":
-        raise RuntimeError(f"no namespace: {said}{started.stdout.read()}")
-    return started.pid
-
-
 @contextmanager
 def two_machines(work: Work) -> Iterator[list[Machine]]:
     """Two namespaces and a free link between them, while the block runs."""
-    first = keeper(work, "unshare", "--user", "--map-root-user", "--net")
-    machines = [Machine(first, "10.79.0.1", "link0")]
-    second = keeper(work, *machines[0].inside("unshare", "--net"))
-    machines.append(Machine(second, "10.79.0.2", "link1"))
-    try:
+    environment = os.environ | work.environment()
+    with ExitStack() as keepers:
+        new = ["unshare", "--user", "--map-root-user", "--net", *KEEP]
+        first = keepers.enter_context(ready(new, environment))
+        machines = [Machine(first, "10.79.0.1", "link0")]
+        # In the same user namespace, so that the link may reach from one to the other.
+        other = machines[0].inside("unshare", "--net", *KEEP)
+        second = keepers.enter_context(ready(other, environment))
+        machines.append(Machine(second, "10.79.0.2", "link1"))
+
         ends = [machine.interface for machine in machines]
         pair = ["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]]
         machines[0].run(*pair, "netns", str(second))
@@ -74,10 +63,6 @@ def two_machines(work: Work) -> Iterator[list[Machine]]:
             machine.run("ip", "address", "add", f"{machine.address}/24", "dev", machine.interface)
             machine.run("ip", "link", "set", machine.interface, "up")
         yield machines
-    finally:
-        for machine in machines:
-            with suppress(ProcessLookupError):
-                os.kill(machine.keeper, 9)
 
 
 def limit(machines: Collection[Machine], rate: str) -> None:
@@ -88,55 +73,65 @@ def limit(machines: Collection[Machine], rate: str) -> None:
         machine.run(*place, *bucket)
 
 
-def wired(machines: Collection[Machine], work: Work, latency: float) -> list[Machine]:
+@contextmanager
+def wired(machines: Collection[Machine], work: Work, latency: float) -> Iterator[list[Machine]]:
     """The same machines at the ends of a second link, with so many seconds one way (tun.py)."""
     [near, far] = machines
-    wire = subprocess.Popen(
-        near.inside(sys.executable, TUN, str(far.keeper), str(latency)),
-        env=os.environ | work.environment("wire"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    said = wire.stdout.readline()
-    if said != "ready\n":
-        raise RuntimeError(f"no wire: {said}{wire.stdout.read()}")
-    ends = zip(machines, tun.ADDRESSES, tun.NAMES, strict=True)
-    return [Machine(machine.keeper, *end) for machine, *end in ends]
+    wire = near.inside(sys.executable, TUN, str(far.keeper), str(latency))
+    with ready(wire, os.environ | work.environment()):
+        ends = zip(machines, tun.ADDRESSES, tun.NAMES, strict=True)
+        yield [Machine(machine.keeper, *end) for machine, *end in ends]
 
 
 class Launch(NamedTuple):
-    code: int  # exit code of torchrun on one machine
+    code: int  # exit code of what was started on one machine
     text: str  # what it and its ranks printed
 
 
-def launch(
-    machines: Collection[Machine], work: Work, folder: Path, *command: str, seconds: float = 120
+def run_all(
+    machines: Collection[Machine],
+    work: Work,
+    folder: Path,
+    commands: Collection[Collection[str | Path]],
+    seconds: float = 120,
 ) -> list[Launch]:
-    """One torchrun on each machine, one rank each, with the static rendezvous of lesson 13."""
-    [head, *_] = machines
-    meeting = [f"--master-addr={head.address}", "--master-port=29500"]
+    """Run one command on each machine, all at once, in a folder that they share.
+
+    Who is not ready in time is killed, and has exit code -9.
+    """
     settings = {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1"}
-    agents = []
-    for rank, machine in enumerate(machines):
-        place = [f"--nnodes={len(machines)}", "--nproc-per-node=1", f"--node-rank={rank}"]
-        # gloo asks the host's name for its address, and all our namespaces have the same name.
-        mine = settings | work.environment() | {"GLOO_SOCKET_IFNAME": machine.interface}
-        log = folder / f"agent{rank}.log"
-        with log.open("w") as said:
-            agent = subprocess.Popen(
-                machine.inside(*TORCHRUN, *meeting, *place, *command),
-                cwd=folder,
-                env=os.environ | mine,
-                stdout=said,
-                stderr=said,
-            )
-        agents.append((agent, log))
+    settings["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    logs = [folder / f"{machine.interface}.log" for machine in machines]
     deadline = time.monotonic() + seconds
-    for agent, _ in agents:
-        with suppress(subprocess.TimeoutExpired):
-            agent.wait(max(0, deadline - time.monotonic()))
-    for agent, _ in agents:
-        if agent.poll() is None:
-            agent.kill()  # its ranks carry the mark, and end with the work
-    return [Launch(agent.wait(), log.read_text()) for agent, log in agents]
+    with ExitStack() as running:
+        started = []
+        for machine, command, log in zip(machines, commands, logs, strict=True):
+            # gloo asks the host's name for its address, and our namespaces share one name.
+            mine = {"GLOO_SOCKET_IFNAME": machine.interface}
+            environment = os.environ | settings | work.environment() | mine
+            process = beside(machine.inside(*command), environment, folder, log.name)
+            started.append(running.enter_context(process))
+        for process in started:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0, deadline - time.monotonic()))
+    ended = zip(started, logs, strict=True)
+    return [Launch(process.returncode, log.read_text()) for process, log in ended]
+
+
+def ranks(
+    machines: Collection[Machine], work: Work, folder: Path, *command: str | Path
+) -> list[Launch]:
+    """Run a program with one rank on each machine. All must end well.
+
+    Without torchrun, which would take as long to start as the ranks.
+    """
+    [head, *_] = machines
+    meeting = ["LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", f"WORLD_SIZE={len(machines)}"]
+    meeting += [f"MASTER_ADDR={head.address}", "MASTER_PORT=29500"]
+    commands = []
+    for rank in range(len(machines)):
+        commands.append(["env", *meeting, f"RANK={rank}", sys.executable, *command])
+    ended = run_all(machines, work, folder, commands)
+    for each in ended:
+        assert each.code == 0, each.text
+    return ended

@@ -1,4 +1,4 @@
-"""A whole Slurm of two nodes for a test: controller, two node daemons, munge; from Debian, unchanged.
+"""A whole Slurm of two nodes for a test: controller, two node daemons, munge, as Debian has them.
 
 Nobody has to be root, no port and no name of this machine is used, and nothing is left: all of it
 lives in namespaces of its own (user, network, mounts, processes, host name), whose first process
@@ -8,16 +8,16 @@ namespace forbids ("Failed to drop supplementary groups").
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from beside import beside, ready
 
 import rooms
 from run_processes import Work
@@ -69,10 +69,21 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
+def states(answer: str) -> dict[str, str]:
+    """Node → state, from sinfo's lines."""
+    return dict(line.split() for line in answer.splitlines())
+
+
+def facts(answer: str) -> dict[str, str]:
+    """Name → value, from the `NAME=VALUE` words of scontrol's line."""
+    return dict(word.split("=", 1) for word in answer.split() if "=" in word)
+
+
 class Cluster(NamedTuple):
     work: Work
     folder: Path  # of configuration, logs and daemons' states
     first: int  # the namespaces' first process
+    daemons: ExitStack
 
     def environment(self, part: str) -> dict[str, str]:
         """What a process of one part is started with."""
@@ -92,18 +103,35 @@ class Cluster(NamedTuple):
 
     def start(self, name: str, *command: str | Path) -> None:
         """Start a daemon; what it says beside its log goes into `name.said`."""
-        with (self.folder / f"{name}.said").open("a") as log:
-            subprocess.Popen(
-                self.inside(self.folder, *command),
-                env=self.environment(name),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        command = self.inside(self.folder, *command)
+        daemon = beside(command, self.environment(name), self.folder, f"{name}.said")
+        self.daemons.enter_context(daemon)
 
     def node(self, name: str) -> None:
         """Start the daemon of a node."""
         self.start(name, "slurmd", "-D", "-N", name)
+
+    def kill(self, name: str) -> None:
+        """Let a node die: its daemon, its job steps and all that they have started, by SIGKILL."""
+        for process in self.on_node(name):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def on_node(self, name: str) -> list[psutil.Process]:
+        """What runs on a node, of all that runs here."""
+        daemon = self.work.environment(name)[self.work.name]
+        found = {}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                environment = process.environ()
+                mark = environment.get(self.work.name, "")
+                task = environment.get("SLURMD_NODENAME") == name
+                if mark == daemon or (mark.startswith(self.work.mark) and task):
+                    found[process.pid] = process
+                    # Above a task is the daemon of its step, which has no environment to see.
+                    steps = [each for each in process.parents() if "slurmstepd" in each.name()]
+                    found |= {step.pid: step for step in steps}
+        return list(found.values())
 
     def ask(self, *command: str | Path, folder: Path | None = None) -> str:
         """What a command of Slurm answers; RuntimeError says what it said when it fails."""
@@ -121,14 +149,12 @@ class Cluster(NamedTuple):
     def nodes(self) -> dict[str, str]:
         """The state of every node: "idle", "down*" and so on; nothing while nobody answers."""
         with suppress(RuntimeError, subprocess.TimeoutExpired):
-            lines = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
-            return dict(line.split() for line in lines)
+            return states(self.ask("sinfo", "--noheader", "--Node", "--format=%N %T"))
         return {}
 
     def job(self, number: str) -> dict[str, str]:
         """What `scontrol show job` says of a job: its state, its reason, how often it restarted."""
-        words = self.ask("scontrol", "--oneliner", "show", "job", number).split()
-        return dict(word.split("=", 1) for word in words if "=" in word)
+        return facts(self.ask("scontrol", "--oneliner", "show", "job", number))
 
     def log(self, name: str) -> str:
         """What a daemon has said so far."""
@@ -147,21 +173,16 @@ def until(condition: Callable[[], object], what: str, seconds: float) -> object:
         time.sleep(0.1)
 
 
-def namespaces(work: Work, hosts: Path) -> int:
+@contextmanager
+def namespaces(work: Work, hosts: Path) -> Iterator[int]:
     """Make the namespaces; the id of their first process, as it is called out here."""
-    started = subprocess.Popen(
-        [*UNSHARE, "bash", "-c", FIRST, "first", hosts],
-        env=os.environ | work.environment("first"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    said = started.stdout.readline()
-    if said != "ready\n":
-        raise RuntimeError(f"no namespaces: {said}{started.stdout.read()}")
-    [first] = psutil.Process(started.pid).children()
-    return first.pid
+    command = [*UNSHARE, "bash", "-c", FIRST, "first", hosts]
+    with ready(command, os.environ | work.environment("first")) as unshare:
+        [first] = psutil.Process(unshare).children()
+        try:
+            yield first.pid
+        finally:
+            first.kill()  # and with it all that is inside
 
 
 @contextmanager
@@ -179,8 +200,8 @@ def slurm(work: Work) -> Iterator[Cluster]:
     for each in (work.folder, folder):
         each.chmod(0o755)
 
-    cluster = Cluster(work, folder, namespaces(work, folder / "hosts"))
-    try:
+    with namespaces(work, folder / "hosts") as first, ExitStack() as daemons:
+        cluster = Cluster(work, folder, first, daemons)
         files = {"key-file": "munge.key", "socket": "munge.socket", "pid-file": "munged.pid"}
         files |= {"log-file": "munged.messages", "seed-file": "munged.seed"}
         options = [f"--{name}={folder / file}" for name, file in files.items()]
@@ -193,7 +214,3 @@ def slurm(work: Work) -> Iterator[Cluster]:
         idle = dict.fromkeys(NODES, "idle")
         until(lambda: cluster.nodes() == idle, "two idle nodes", 30)
         yield cluster
-    finally:
-        with suppress(ProcessLookupError):
-            os.kill(cluster.first, signal.SIGKILL)
-        work.end()

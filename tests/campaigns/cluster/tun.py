@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from pathlib import Path
 
 NAMES = ["wire0", "wire1"]
 ADDRESSES = ["10.78.0.1", "10.78.0.2"]
@@ -41,7 +42,7 @@ def card(name: str, address: str) -> int:
 def go_to(keeper: int) -> None:
     """Move this process into another one's network namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"/proc/{keeper}/ns/net") as there:
+    with Path(f"/proc/{keeper}/ns/net").open() as there:
         if libc.setns(there.fileno(), CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "setns")
 
