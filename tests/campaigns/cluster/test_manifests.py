@@ -56,7 +56,7 @@ def test_kubernetes_takes_the_job_and_its_service(tmp_path: Path) -> None:
         ("parallelism: 2", "paralelism: 2", "paralelism"),
         ("publishNotReadyAddresses:", "publishNotReadyAdresses:", "publishNotReadyAdresses"),
         ("subdomain: train", "subDomain: train", "subDomain"),
-        ("topologyKey:", "topologykey:", "topologykey"),
+        ("topologyKey:", "topologykey:", "topologyKey"),
         ("completions: 2", "completions: two", "spec.completions"),
         ("completionMode: Indexed", "completionMode: 3", "spec.completionMode"),
         ('value: "4"', "value: 4", "env"),
@@ -78,7 +78,7 @@ def test_kubeflow_takes_the_train_job() -> None:
     ("old", "new", "reason"),
     [
         ("numNodes: 2", "numNode: 2", "it understands"),
-        ("runtimeRef:", "runtimeref:", "runtime_ref"),
+        ("runtimeRef:", "runtimeref:", "runtimeRef"),
         ("numNodes: 2", "numNodes: two", "a wrong type"),
         ("      - torchrun\n", "      - [torchrun]\n", "a wrong type"),
     ],
