@@ -14,13 +14,18 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 # pytest's own `pythonpath` in pyproject.toml, which would have to name each room.
 sys.path[:0] = [str(room) for room in sorted((SCRIPTS / "lessons").iterdir())]
 
-LEFT_OUT = pytest.StashKey[bool]()  # whether tests marked `cluster` were
+LEFT_OUT = pytest.StashKey[bool]()  # whether all tests marked `cluster` were
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("cluster"):
             item.config.stash[LEFT_OUT] = True
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if any(item.get_closest_marker("cluster") for item in session.items):
+        session.config.stash[LEFT_OUT] = False  # some run
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

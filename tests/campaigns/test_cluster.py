@@ -102,7 +102,7 @@ def test_what_slurm_answers_is_read() -> None:
     assert states("node1 idle\nnode2 down*\n") == {"node1": "idle", "node2": "down*"}
     assert states("") == {}
     line = "JobId=1 JobName=train Restarts=1 NodeList=node[1-2] TRES=cpu=4,mem=1 Command=/a b"
-    said = facts(line)
+    said = facts(f"{line}\nJobId=2 Restarts=0\n")  # the second part of a job
     assert (said["JobId"], said["Restarts"], said["NodeList"]) == ("1", "1", "node[1-2]")
     assert said["TRES"] == "cpu=4,mem=1"
 

@@ -35,8 +35,9 @@ mount --bind "$1" /etc/hosts && echo ready && { sleep infinity & wait; }
 """
 HOSTS = "127.0.0.1 localhost cluster node1 node2\n"
 # SlurmdTimeout: seconds until a silent node counts as dead. cred_expire: a job that is requeued
-# waits as long as a credential is valid, two minutes unless said otherwise. RealMemory: enough for
-# what is asked for here; Slurm believes it.
+# waits as long as a credential is valid, two minutes unless said otherwise. bf_interval: seconds
+# between two looks at jobs in several parts (TorchX's), 30 unless said otherwise. RealMemory: more
+# than is asked for here; Slurm believes it.
 CONFIGURATION = """
 ClusterName=course
 SlurmctldHost=cluster(127.0.0.1)
@@ -60,6 +61,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
 SlurmdTimeout=5
+SchedulerParameters=bf_interval=1
 InactiveLimit=0
 KillWait=5
 AccountingStorageType=accounting_storage/none
@@ -75,8 +77,12 @@ def states(answer: str) -> dict[str, str]:
 
 
 def facts(answer: str) -> dict[str, str]:
-    """Name → value, from the `NAME=VALUE` words of scontrol's line."""
-    return dict(word.split("=", 1) for word in answer.split() if "=" in word)
+    """Name → value, from the `NAME=VALUE` words of scontrol's first line.
+
+    A job in several parts has a line for each, the one that counts first.
+    """
+    [first, *_] = answer.splitlines()
+    return dict(word.split("=", 1) for word in first.split() if "=" in word)
 
 
 class Cluster(NamedTuple):
