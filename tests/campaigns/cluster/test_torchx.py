@@ -56,10 +56,8 @@ def test_for_kubernetes_it_writes_a_job_for_volcano(tmp_path: Path) -> None:
     settings = ["-cfg", "queue=default,namespace=default"]
     manifest = dry_run(tmp_path, "-s", "kubernetes", *settings, "--dryrun", *TWO_NODES)
     assert "apiVersion: batch.volcano.sh/" in manifest
-    assert set(re.findall(r"name: (slowest-\d)$", manifest, re.MULTILINE)) == {
-        "slowest-0",
-        "slowest-1",
-    }
+    parts = set(re.findall(r"name: (slowest-\d)$", manifest, re.MULTILINE))
+    assert parts == {"slowest-0", "slowest-1"}
 
 
 def test_a_job_of_torchx_trains_on_two_nodes(cluster: Cluster) -> None:
