@@ -1,22 +1,51 @@
-"""Kept from real runs that a notebook cannot repeat: a slow link, and a node that died under Slurm.
+"""Kept from runs that a notebook cannot repeat: a slow link, and a node that died under Slurm.
 
-`LINKS`: two processes, each in a network namespace of its own, that is, with a network interface of
-its own; between them a virtual cable, whose speed the kernel limits (tbf). `REQUEUE`: two nodes of
-a real Slurm 22.05 on one machine. `make cluster` in the course's repository repeats both.
+`make cluster` in the course's repository repeats both.
 """
 
 DEVICE = "CPU, 2 cores, Intel(R) Xeon(R) Processor"
 DATE = "2026-11-23"
 
-# Milliseconds (the median of 11) of an all-reduce of so many bytes by two ranks over gloo.
+# Two ranks on gloo, each in a network namespace of its own, that is, with a network interface of
+# its own. Between them is a virtual cable, whose speed the kernel limits (tbf, burst 256 KiB).
+# Bytes of an all-reduce → milliseconds, the median of 9.
 LINKS = {
-    "1 Gbit/s": {262144: 1.956, 1048576: 8.485, 4194304: 34.4, 16777216: 143.992},
-    "0.1 Gbit/s": {262144: 15.437, 1048576: 87.338, 4194304: 350.488, 16777216: 1406.835},
+    "1 Gbit/s": {262144: 1.960, 1048576: 8.342, 4194304: 34.506, 16777216: 140.071},
+    "0.1 Gbit/s": {262144: 21.434, 1048576: 87.118, 4194304: 350.537, 16777216: 1405.426},
 }
 
-REQUEUE = """\
+# job.sh with lives.py on two nodes of Slurm 22.05.8 (SlurmdTimeout=5). All that ran on node2 was
+# killed, slurmd included. Seconds since sbatch → what Slurm said.
+TIMELINE = {
+    2.3: "both nodes are free: the job runs",
+    20.7: "everything on node2 is killed",
+    45.8: "requeue job due to failure of node node2",
+    46.1: "node2 is back",
+    59.0: "the job runs again",
+    99.1: "completed",
+}
+
+# The job's log, from both lives; […] is left out, as are warnings that a host has no name.
+LOG = """\
 start number 1, 2 ranks, at step 0
 step 5 is saved, loss 0.8340
 step 10 is saved, loss 1.2530
-start number 2, 2 ranks, at step 10
+step 15 is saved, loss 1.0703
+step 20 is saved, loss 0.8225
+step 25 is saved, loss 0.5189
+step 30 is saved, loss 0.5169
+[rank0]: Traceback (most recent call last):
+[…]
+[rank0]: RuntimeError: […] Connection closed by peer [127.0.0.1]:12172. […]
+[…]
+srun: error: node1: task 0: Exited with exit code 1
+srun: error: Node failure on node2
+slurmstepd-node1: error: *** JOB 1 ON node1 CANCELLED AT 2026-11-23T11:54:32 DUE TO NODE FAILURE […]
+start number 2, 2 ranks, at step 30
+step 35 is saved, loss 0.5262
+step 40 is saved, loss 0.5506
+step 45 is saved, loss 0.4503
+step 50 is saved, loss 0.4581
+step 55 is saved, loss 0.4258
+step 60 is saved, loss 0.2247
 """

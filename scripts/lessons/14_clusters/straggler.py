@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from prometheus_client import Counter, start_http_server
+from prometheus_client import REGISTRY, Counter, start_http_server
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
@@ -27,12 +27,14 @@ def serve(place: Place) -> None:
 
     The file has the form in which Prometheus looks for targets.
     """
+    for part in ("compute", "wait"):
+        SPENT.labels(part)  # exported from the start on, as 0
     server, _ = start_http_server(0, addr="127.0.0.1")
     target = {"targets": [f"127.0.0.1:{server.server_port}"]}
     target["labels"] = {"rank": str(place.rank), "process": str(os.getpid())}
-    part = Path(f"target-{place.rank}.part")
-    part.write_text(json.dumps([target]))
-    part.replace(f"target-{place.rank}.json")
+    aside = Path(f"target-{place.rank}.part")
+    aside.write_text(json.dumps([target]))
+    aside.replace(f"target-{place.rank}.json")
 
 
 @record
@@ -47,13 +49,15 @@ def main() -> None:
     synchronize = torch.get_device_module(place.device).synchronize
 
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).to(place.device)
+    layers = [nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)]
+    model = nn.Sequential(*layers).to(place.device, torch.float64)
     parameters = list(model.parameters())
     torch.manual_seed(1 + place.rank)
-    x = torch.randn(64, 256, device=place.device)
+    x = torch.randn(64, 256, dtype=torch.float64).to(place.device)
     serve(place)
 
     steps = 0
+    begin = time.perf_counter()
     spent = {"compute": 0.0, "wait": 0.0}
     for _ in range(args.steps):
         began = time.perf_counter()
@@ -62,7 +66,7 @@ def main() -> None:
         model.zero_grad()
         loss = model(x).square().mean()
         loss.backward()
-        enough = torch.tensor([float(Path("enough").exists())], device=place.device)
+        enough = torch.tensor([Path("enough").exists()], dtype=x.dtype, device=place.device)
         synchronize()
         computed = time.perf_counter()
 
@@ -84,8 +88,13 @@ def main() -> None:
         if flat[-1] > 0:
             break
 
-    weights = nn.utils.parameters_to_vector(parameters).double().sum().item()
-    report("straggler", place, steps=steps, spent=spent, slow=args.slow, weights=weights)
+    seconds = time.perf_counter() - begin
+    exported = {"steps": REGISTRY.get_sample_value("train_steps_total")}
+    for part in spent:
+        exported[part] = REGISTRY.get_sample_value("train_seconds_total", {"part": part})
+    numbers = {"steps": steps, "seconds": seconds, "spent": spent, "exported": exported}
+    weights = nn.utils.parameters_to_vector(parameters).sum().item()
+    report("straggler", place, slow=args.slow, weights=weights, **numbers)
     dist.destroy_process_group()
 
 
