@@ -50,6 +50,11 @@ aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/campaigns/faults.py
 
+cluster: .venv/test  ## lessons 13 and 14 on real parts: slow links, Slurm, TorchX, Prometheus, manifests
+	$(BIN)/python tests/campaigns/cluster/probe.py
+	@$(MAKE) --no-print-directory .venv-cluster/ready
+	$(BIN)/python -m pytest -m cluster tests/campaigns/cluster
+
 bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS="--frameworks"
 	$(BIN)/python scripts/bench.py $(PARTS)
 
@@ -104,4 +109,10 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-kaggle/bin/python $(PIP) -r tests/kaggle-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts faults bench programs build outputs kaggle grade lab
+.venv-cluster/ready: tests/cluster-requirements.txt | .venv/python
+	@echo "Installing TorchX and the schemas of manifests into .venv-cluster"
+	@$(BIN)/python -m venv --clear .venv-cluster
+	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
+	@touch $@
+
+.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts faults cluster bench programs build outputs kaggle grade lab

@@ -1,13 +1,37 @@
-"""What every test needs: the lessons' programs can be imported; minutes per group and file."""
+"""What every test needs: the lessons' programs can be imported; minutes per group and file.
+
+The last line says that the tests on a real cluster did not run, where they were left out.
+"""
 
 import sys
 from collections import Counter
 from pathlib import Path, PurePosixPath
 
+import pytest
+
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 # The programs of all rooms, as they lie side by side in a notebook's folder. The tools come from
 # pytest's own `pythonpath` in pyproject.toml, which would have to name each room.
 sys.path[:0] = [str(room) for room in sorted((SCRIPTS / "lessons").iterdir())]
+
+LEFT_OUT = pytest.StashKey[bool]()  # whether all tests marked `cluster` were
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            item.config.stash[LEFT_OUT] = True
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if any(item.get_closest_marker("cluster") for item in session.items):
+        session.config.stash[LEFT_OUT] = False  # some run
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """After pytest's own last line."""
+    if config.stash.get(LEFT_OUT, False):
+        print("cluster: not run (make cluster)")
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

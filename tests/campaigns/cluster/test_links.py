@@ -1,0 +1,142 @@
+"""Lesson 14's two numbers of a link, on real ones: namespaces joined by a link with a rate.
+
+Times are claimed here, on a machine that may be busy. So each is a median, is held against the
+arithmetic of the link and not against another machine, and has the tolerance that is said there.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+import pytest
+from machines import BURST, Machine, limit, ranks, two_machines, wired
+
+import rooms
+from run_processes import Work
+
+pytestmark = pytest.mark.cluster
+
+SWEEP = Path(__file__).resolve().parents[2] / "programs" / "over_link.py"
+RATES = {"1gbit": 1e9, "100mbit": 1e8}  # bits a second
+MADE_UP = {"1gbit": "1 Gbit/s", "100mbit": "0.1 Gbit/s"}  # the same, as link.py calls them
+LARGE = 1 << 20  # bytes from which on a message pays for its size
+# Ethernet, IP and TCP add 66 bytes to 1448: 4.6 %. The rest is for a busy machine.
+OVERHEAD = 1.25
+LATENCY = 0.005  # seconds one way
+
+
+class Links:
+    """What the programs report over each link, with the parts that are measured once."""
+
+    def __init__(self, machines: list[Machine], work: Work):
+        self.machines = machines
+        self.work = work
+        self.found: dict[str, dict] = {}
+
+    def over(self, link: str, program: Path, *options: str) -> dict:
+        """Rank 0's report of a program over "free", over a rate, or over the "wire"."""
+        name = f"{program.stem}-{link}"
+        if name not in self.found:
+            if link in RATES:
+                limit(self.machines, link)
+            folder = self.work.folder / name
+            folder.mkdir()
+            with ExitStack() as wires:
+                ends = self.machines
+                if link == "wire":
+                    wire = wired(self.machines, self.work, LATENCY)
+                    ends = wires.enter_context(wire)
+                ranks(ends, self.work, folder, program, *options)
+            self.found[name] = json.loads((folder / f"{program.stem}.json").read_text())
+        return self.found[name]
+
+    def sweep(self, link: str) -> dict[int, list[float]]:
+        """Bytes → seconds of each all-reduce over a link."""
+        widths = ["--widths"] if link == "wire" else []
+        sizes = self.over(link, SWEEP, "--rounds", "5", *widths)["sizes"]
+        return {int(size): times for size, times in sizes.items()}
+
+    def lesson(self, link: str) -> dict:
+        """What lesson 14's program reports over a link: sweep, steps and made-up links."""
+        return self.over(link, rooms.program("link"), "--rounds", "5")
+
+
+@pytest.fixture(scope="module")
+def links(work: Work) -> Iterator[Links]:
+    """Free first: a limit stays."""
+    with two_machines(work) as machines:
+        found = Links(machines, work)
+        found.sweep("free")
+        found.lesson("free")
+        yield found
+
+
+@pytest.mark.parametrize("link", RATES)
+def test_large_messages_take_their_bits_by_the_rate(links: Links, link: str) -> None:
+    sweep = links.sweep(link)
+    for size, times in sweep.items():
+        if size >= LARGE:
+            # Two ranks: in all, each sends the message once and receives it once. What the bucket
+            # has saved up passes at once.
+            least = 8 * (size - BURST) / RATES[link]
+            most = OVERHEAD * 8 * size / RATES[link]
+            assert least <= median(times) <= most, f"{size} bytes, {link}: {times}"
+
+
+@pytest.mark.parametrize("link", RATES)
+def test_small_messages_do_not_notice_the_rate(links: Links, link: str) -> None:
+    sweep = links.sweep(link)
+    # Minima: a busy machine holds up a small message more than its bytes do.
+    assert min(sweep[4]) < min(sweep[LARGE]) / 10
+
+
+def test_the_free_link_is_limited_by_nobody(links: Links) -> None:
+    free = links.sweep("free")
+    slow = links.sweep("1gbit")
+    for size in free:
+        if size > LARGE:
+            assert min(free[size]) < 8 * size / RATES["1gbit"] < min(slow[size]) * OVERHEAD
+
+
+def test_latency_holds_up_small_messages_and_large_ones_alike(links: Links) -> None:
+    sweep = links.sweep("wire")
+    middle = {size: median(times) for size, times in sweep.items()}
+    # gloo's smallest message crosses twice: there, and the answer back.
+    assert 2 * LATENCY <= middle[4] <= 4 * LATENCY
+    # A thousand times the bytes, and not the double of the time.
+    assert middle[32 << 10] < 2 * middle[1 << 10]
+
+
+@pytest.mark.parametrize("link", RATES)
+def test_the_made_up_link_is_like_the_real_one(links: Links, link: str) -> None:
+    # The same program over the free link with a made-up wire on it, and over a link that is slow.
+    free = links.lesson("free")["sweep"]
+    real = links.lesson(link)["sweep"]["this machine"]
+    for size, times in free[MADE_UP[link]].items():
+        if int(size) >= LARGE:
+            made_up = median(times)
+            # The wire comes on top of a real all-reduce, so this one's time is added to it.
+            own = median(free["this machine"][size])
+            least = median(real[size]) * 0.75
+            most = (median(real[size]) + own) * OVERHEAD
+            assert least <= made_up <= most, f"{size} bytes, {link}: {times}, real {real[size]}"
+
+
+@pytest.mark.parametrize("link", RATES)
+def test_a_step_over_the_made_up_link_is_like_one_over_the_real(links: Links, link: str) -> None:
+    def step(report: dict, name: str) -> float:
+        largest = max(row["parameters"] for row in report["steps"])
+        [own] = [r for r in report["steps"] if (r["link"], r["parameters"]) == (name, largest)]
+        return median(own["seconds"])
+
+    free = links.lesson("free")
+    made_up = step(free, MADE_UP[link])
+    real = step(links.lesson(link), "this machine")
+    own = step(free, "this machine")
+    assert real * 0.75 <= made_up <= (real + own) * OVERHEAD
+
+
+def test_what_was_measured_is_kept(links: Links, keep) -> None:
+    keep("links.json", links.found)
