@@ -65,7 +65,7 @@ def main() -> None:
     too_large = (place.world_size, 2)
     refused = {
         "mixed": refusal(lambda: spread + plain),
-        "order": refusal(lambda: grid["tp", "dp"]),
+        "name": refusal(lambda: grid["ddp"]),
         "size": refusal(lambda: init_device_mesh("cpu", too_large)),
     }
     report("source", place, dealt=dealt, uneven=uneven, refused=refused)
