@@ -89,7 +89,10 @@ def main() -> None:
     items = {"placement": str(mean.placements[0]), "item": mean.item()}
     told = [number(value) for value in (losses.mean(), losses.sum(), losses.max())]
     truth = [value.item() for value in (samples.mean(), samples.sum(), samples.max())]
-    print(f"rank {place.rank}: item() {items['item']}; number() {told}\n", end="")
+    if place.rank == 0:
+        for way, outcome in moves.items():
+            calls = [call.name for call in outcome["calls"]]
+            print(f"{way}  collectives: {calls} {outcome['refusal']}")
     numbers = {"items": items, "told": told, "truth": truth}
     report("moves", place, size=whole.nbytes, moves=moves, two_steps=two_steps, **numbers)
     dist.destroy_process_group()

@@ -81,7 +81,8 @@ def draw_moves(labels: dict[str, str], title: str) -> None:
         color = ORANGE if "_" in label else GREY
         arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2}
         ax.annotate("", points[1], points[0], arrowprops=arrow)
-        middle_x = (points[0][0] + points[1][0]) / 2 - 4.4 * side_x
+        distance = 4.4 if "\n" in label else 2.4  # two lines of text need more room
+        middle_x = (points[0][0] + points[1][0]) / 2 - distance * side_x
         middle_y = (points[0][1] + points[1][1]) / 2 - 1.2 * side_y
         ax.text(middle_x, middle_y, label, color=BLACK, **CENTRED)
     for name, spot in CORNERS.items():
