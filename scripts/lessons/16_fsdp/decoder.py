@@ -28,11 +28,11 @@ class Layer(nn.Module):
 
     def attend(self, x: Tensor) -> Tensor:
         """x and the result: (batch, length, width)."""
-        split = [
-            each(x).unflatten(-1, (self.heads, -1)) for each in (self.query, self.key, self.value)
-        ]
-        query, key, value = (each.transpose(1, 2) for each in split)
-        mixed = scaled_dot_product_attention(query, key, value, is_causal=True)
+        views = []
+        for linear in (self.query, self.key, self.value):
+            by_head = linear(x).unflatten(-1, (self.heads, -1))
+            views.append(by_head.transpose(1, 2))
+        mixed = scaled_dot_product_attention(*views, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def forward(self, x: Tensor) -> Tensor:

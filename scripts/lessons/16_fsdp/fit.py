@@ -38,7 +38,8 @@ def watch(
     `units` are what FSDP wraps: each runs once in a step, and returns one tensor.
     `loss_of(model, *batch)` is the loss. The first tensor of a batch has the examples as its rows.
     """
-    few, more = (one_step(model, units, loss_of, batch) for batch in (small, larger))
+    few = one_step(model, units, loss_of, small)
+    more = one_step(model, units, loss_of, larger)
     added = len(larger[0]) - len(small[0])
     each = {stage: (more[stage] - few[stage]) / added for stage in few}
     fixed = {stage: few[stage] - len(small[0]) * each[stage] for stage in few}

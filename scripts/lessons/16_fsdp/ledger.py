@@ -17,10 +17,9 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW
 
-from counter import Collectives
 from decoder import WORDS, Decoder
 from devices import Place, here, low_precision, report, start
-from tracker import tracked
+from tracker import allocated, tracked
 from versus import shard
 
 SHAPE = {"width": 256, "layers": 4, "length": 64}
@@ -60,7 +59,7 @@ def size(tensors: Iterable[Tensor]) -> int:
 
 
 def account(way: str, place: Place) -> dict:
-    """Bytes of parameters, gradients and Adam's two averages; of the worst moment; and sent."""
+    """Bytes of parameters, gradients and Adam's two averages, and at the worst moment of a step."""
     model = build(way, place)
     if way == "ZeRO-1":
         optimizer = ZeroRedundancyOptimizer(model.parameters(), AdamW, lr=1e-3, fused=True)
@@ -79,22 +78,17 @@ def account(way: str, place: Place) -> dict:
         return gradients
 
     gradients = step()
+    step()  # DDP orders its buckets anew in the second step
     states = [value for state in own.state.values() for value in state.values()]
-    with Collectives() as sent:
-        step()
-    if place.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        step()
-        allocated = torch.cuda.max_memory_allocated()
-    else:
-        allocated = None
-    return {
-        "parameters": size(model.parameters()),
+    kept = {"parameters": size(model.parameters()), "Adam": size(states)}
+    resting = sum(kept.values())
+    if not way.startswith("FSDP"):
+        resting += gradients  # they live in DDP's buckets, which stay
+    peak = tracked(model, own, step, place.device)
+    return kept | {
         "gradients": gradients,
-        "Adam": size(states),
-        "peak": tracked(model, own, step, place.device),
-        "allocated": allocated,
-        "sent": sent.totals(),
+        "peak": peak,
+        "allocated": allocated(step, place.device, resting),
     }
 
 
@@ -108,8 +102,9 @@ def main() -> None:
     for way in WAYS:
         accounts[way] = account(way, place)
         if place.rank == 0:
-            total = accounts[way]["peak"]["Total"] / 1e6
-            print(f"{way:19}{total:5.1f} MB at the worst moment")
+            by_tracker, by_allocator = accounts[way]["peak"]["Total"], accounts[way]["allocated"]
+            sizes = f"tracked {by_tracker / 1e6:5.1f} MB, allocated {by_allocator / 1e6:5.1f} MB"
+            print(f"{way:19}at the worst moment {sizes}")
     report("ledger", place, accounts=accounts, shape=SHAPE, batch=BATCH)
     dist.destroy_process_group()
 
