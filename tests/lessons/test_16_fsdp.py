@@ -4,6 +4,7 @@ Whether the forecast agrees with PyTorch's trackers, for models that are not the
 for more ranks; FSDP by hand on three ranks, whose parts do not come out even.
 """
 
+import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,9 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+import corpus
 import rooms
-from decoder import WORDS, Decoder
 from alive import Stage
+from decoder import WORDS, Decoder
 from fit import Watched, count, forecast, verdict, watch, whole
 from model import Residual, ResNet
 from tracker import tracked
@@ -200,3 +202,31 @@ def test_three_ranks_whose_parts_are_padded(tmp_path) -> None:
         runs = report["runs"]
         assert max(run["difference"] for run in runs.values()) <= 1e-12
         assert runs["by hand"]["kept"] == -(-runs["DDP"]["kept"] // 3) + 2
+
+
+def kept() -> dict[int, tuple[float, float]]:
+    """The curve of 340 steps that the notebook shows."""
+    lesson = (rooms.ROOT / "notebooks" / "src" / "16_fsdp.md").read_text()
+    _, _, rest = lesson.partition("KEPT = ")
+    return ast.literal_eval(rest.partition("```")[0])
+
+
+def test_the_kept_run_reads_its_source() -> None:
+    own, other = kept()[340]
+    assert other - own > 0.6
+    assert kept()[80][1] - kept()[80][0] < 0.1  # not yet
+    assert kept()[0][0] > 7
+
+
+@pytest.mark.thorough
+def test_340_steps_on_docstrings_come_to_the_same(tmp_path) -> None:
+    """Docstrings differ between versions of Python and torch, so only nearly."""
+    corpus.write(str(tmp_path / "docs.pt"))
+    ended = launch(tmp_path, 2, str(rooms.program("summary")), "--steps", "340", seconds=900)
+    report = ended.reports("summary", 2)[0]
+    for step, pair in kept().items():
+        losses = report["curve"][str(step)]
+        assert (losses["own"], losses["other"]) == pytest.approx(pair, abs=0.25)
+    last = report["curve"]["340"]
+    assert last["other"] - last["own"] > 0.6
+    assert report["scores"]["model"] < report["scores"]["first words of the source"]
