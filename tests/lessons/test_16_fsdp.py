@@ -7,6 +7,7 @@ for more ranks; FSDP by hand on three ranks, whose parts do not come out even.
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,12 +22,14 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import corpus
 import rooms
+import summary
 from alive import Stage
 from decoder import WORDS, Decoder
 from fit import Watched, count, forecast, verdict, watch, whole
 from model import Residual, ResNet
 from tracker import tracked
 
+ROOT = Path(__file__).resolve().parents[2]
 SHAPES = [(128, 3, 4, 64), (64, 4, 6, 64), (128, 4, 1, 32)]  # width, layers, batch, length
 CPU = torch.device("cpu")
 
@@ -206,7 +209,7 @@ def test_three_ranks_whose_parts_are_padded(tmp_path) -> None:
 
 def kept() -> dict[int, tuple[float, float]]:
     """The curve of 340 steps that the notebook shows."""
-    lesson = (rooms.ROOT / "notebooks" / "src" / "16_fsdp.md").read_text()
+    lesson = (ROOT / "notebooks" / "src" / "16_fsdp.md").read_text()
     _, _, rest = lesson.partition("KEPT = ")
     return ast.literal_eval(rest.partition("```")[0])
 
@@ -216,6 +219,19 @@ def test_the_kept_run_reads_its_source() -> None:
     assert other - own > 0.6
     assert kept()[80][1] - kept()[80][0] < 0.1  # not yet
     assert kept()[0][0] > 7
+
+
+def test_another_source_is_another_source() -> None:
+    source = torch.arange(6).view(3, 2)
+    losses = summary.validate(lambda given, true: (given != true).float().mean(), source, source)
+    assert losses == {"own": 0, "other": 1}
+
+
+def test_words_are_compared_without_their_order() -> None:
+    numbers = torch.tensor([7, 8, corpus.OTHER, 9, corpus.END, 5])
+    assert summary.text(numbers) == [7, 8, 9]
+    assert summary.f1([7, 8, 9], [9, 7]) == 0.8
+    assert summary.f1([7], [8]) == 0
 
 
 @pytest.mark.thorough
