@@ -102,11 +102,12 @@ def test_the_free_link_is_limited_by_nobody(links: Links) -> None:
 
 def test_latency_holds_up_small_messages_and_large_ones_alike(links: Links) -> None:
     sweep = links.sweep("wire")
-    middle = {size: median(times) for size, times in sweep.items()}
+    # Minima: the wire is a process, and on a busy machine it has to wait for its turn.
+    least = {size: min(times) for size, times in sweep.items()}
     # gloo's smallest message crosses twice: there, and the answer back.
-    assert 2 * LATENCY <= middle[4] <= 4 * LATENCY
-    # A thousand times the bytes, and not the double of the time.
-    assert middle[32 << 10] < 2 * middle[1 << 10]
+    assert 2 * LATENCY <= least[4] <= 4 * LATENCY, sweep
+    # 32 times the bytes, and not the double of the time.
+    assert least[32 << 10] < 2 * least[1 << 10], sweep
 
 
 @pytest.mark.parametrize("link", RATES)
