@@ -110,33 +110,40 @@ def test_latency_holds_up_small_messages_and_large_ones_alike(links: Links) -> N
     assert least[32 << 10] < 2 * least[1 << 10], sweep
 
 
+def alike(made_up: list[float], real: list[float], own: list[float], link: str) -> bool:
+    """Whether times over a made-up link are like those over a real one.
+
+    `own`: those over the free link. The made-up wire comes on top of a real all-reduce, so its
+    times may be longer by these, and by what the real link's bucket lets pass at once. Minima,
+    since what else the machine does only adds.
+    """
+    longest = min(real) + min(own) + 8 * BURST / RATES[link]
+    return 0.75 * min(real) <= min(made_up) <= OVERHEAD * longest
+
+
 @pytest.mark.parametrize("link", RATES)
 def test_the_made_up_link_is_like_the_real_one(links: Links, link: str) -> None:
     # The same program over the free link with a made-up wire on it, and over a link that is slow.
     free = links.lesson("free")["sweep"]
     real = links.lesson(link)["sweep"]["this machine"]
-    for size, times in free[MADE_UP[link]].items():
+    for size, made_up in free[MADE_UP[link]].items():
         if int(size) >= LARGE:
-            made_up = median(times)
-            # The wire comes on top of a real all-reduce, so this one's time is added to it.
-            own = median(free["this machine"][size])
-            least = median(real[size]) * 0.75
-            most = (median(real[size]) + own) * OVERHEAD
-            assert least <= made_up <= most, f"{size} bytes, {link}: {times}, real {real[size]}"
+            own = free["this machine"][size]
+            assert alike(made_up, real[size], own, link), f"{size}: {made_up}, {real[size]}, {own}"
 
 
 @pytest.mark.parametrize("link", RATES)
 def test_a_step_over_the_made_up_link_is_like_one_over_the_real(links: Links, link: str) -> None:
-    def step(report: dict, name: str) -> float:
+    def step(report: dict, name: str) -> list[float]:
         largest = max(row["parameters"] for row in report["steps"])
         [own] = [r for r in report["steps"] if (r["link"], r["parameters"]) == (name, largest)]
-        return median(own["seconds"])
+        return own["seconds"]
 
     free = links.lesson("free")
     made_up = step(free, MADE_UP[link])
     real = step(links.lesson(link), "this machine")
     own = step(free, "this machine")
-    assert real * 0.75 <= made_up <= (real + own) * OVERHEAD
+    assert alike(made_up, real, own, link), f"{made_up}, {real}, {own}"
 
 
 def test_what_was_measured_is_kept(links: Links, keep) -> None:
