@@ -54,13 +54,13 @@ class Links:
 
     def sweep(self, link: str) -> dict[int, list[float]]:
         """Bytes → seconds of each all-reduce over a link."""
-        widths = ["--widths"] if link == "wire" else []
-        sizes = self.over(link, SWEEP, "--rounds", "5", *widths)["sizes"]
+        # Without networks, whose steps the lesson's program times.
+        sizes = self.over(link, SWEEP, "--rounds", "5", "--widths")["sizes"]
         return {int(size): times for size, times in sizes.items()}
 
     def lesson(self, link: str) -> dict:
         """What lesson 14's program reports over a link: sweep, steps and made-up links."""
-        return self.over(link, rooms.program("link"), "--rounds", "5")
+        return self.over(link, rooms.program("link"), "--rounds", "4")
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +102,23 @@ def test_the_free_link_is_limited_by_nobody(links: Links) -> None:
 
 def test_latency_holds_up_small_messages_and_large_ones_alike(links: Links) -> None:
     sweep = links.sweep("wire")
-    middle = {size: median(times) for size, times in sweep.items()}
+    # Minima: the wire is a process, and on a busy machine it has to wait for its turn.
+    least = {size: min(times) for size, times in sweep.items()}
     # gloo's smallest message crosses twice: there, and the answer back.
-    assert 2 * LATENCY <= middle[4] <= 4 * LATENCY
-    # A thousand times the bytes, and not the double of the time.
-    assert middle[32 << 10] < 2 * middle[1 << 10]
+    assert 2 * LATENCY <= least[4] <= 4 * LATENCY, sweep
+    # 32 times the bytes, and not the double of the time.
+    assert least[32 << 10] < 2 * least[1 << 10], sweep
+
+
+def alike(made_up: list[float], real: list[float], own: list[float], link: str) -> bool:
+    """Whether times over a made-up link are like those over a real one.
+
+    `own`: those over the free link. The made-up wire comes on top of a real all-reduce, so its
+    times may be longer by these, and by what the real link's bucket lets pass at once. Minima,
+    since what else the machine does only adds.
+    """
+    longest = min(real) + min(own) + 8 * BURST / RATES[link]
+    return 0.75 * min(real) <= min(made_up) <= OVERHEAD * longest
 
 
 @pytest.mark.parametrize("link", RATES)
@@ -114,28 +126,30 @@ def test_the_made_up_link_is_like_the_real_one(links: Links, link: str) -> None:
     # The same program over the free link with a made-up wire on it, and over a link that is slow.
     free = links.lesson("free")["sweep"]
     real = links.lesson(link)["sweep"]["this machine"]
-    for size, times in free[MADE_UP[link]].items():
+    for size, made_up in free[MADE_UP[link]].items():
         if int(size) >= LARGE:
-            made_up = median(times)
-            # The wire comes on top of a real all-reduce, so this one's time is added to it.
-            own = median(free["this machine"][size])
-            least = median(real[size]) * 0.75
-            most = (median(real[size]) + own) * OVERHEAD
-            assert least <= made_up <= most, f"{size} bytes, {link}: {times}, real {real[size]}"
+            own = free["this machine"][size]
+            assert alike(made_up, real[size], own, link), f"{size}: {made_up}, {real[size]}, {own}"
+
+
+def added(report: dict, link: str) -> list[float]:
+    """What a link adds to a step of the largest network: seconds in each round.
+
+    The least time of a step alone is from the same launch, since another one may have met a machine
+    that was busier.
+    """
+    largest = max(row["parameters"] for row in report["steps"])
+    times = {r["link"]: r["seconds"] for r in report["steps"] if r["parameters"] == largest}
+    return [seconds - min(times["alone"]) for seconds in times[link]]
 
 
 @pytest.mark.parametrize("link", RATES)
-def test_a_step_over_the_made_up_link_is_like_one_over_the_real(links: Links, link: str) -> None:
-    def step(report: dict, name: str) -> float:
-        largest = max(row["parameters"] for row in report["steps"])
-        [own] = [r for r in report["steps"] if (r["link"], r["parameters"]) == (name, largest)]
-        return median(own["seconds"])
-
+def test_a_made_up_link_adds_to_a_step_what_a_real_one_adds(links: Links, link: str) -> None:
     free = links.lesson("free")
-    made_up = step(free, MADE_UP[link])
-    real = step(links.lesson(link), "this machine")
-    own = step(free, "this machine")
-    assert real * 0.75 <= made_up <= (real + own) * OVERHEAD
+    made_up = added(free, MADE_UP[link])
+    real = added(links.lesson(link), "this machine")
+    own = added(free, "this machine")
+    assert alike(made_up, real, own, link), f"{made_up}, {real}, {own}"
 
 
 def test_what_was_measured_is_kept(links: Links, keep) -> None:
