@@ -53,11 +53,14 @@ def main() -> None:
         for way, outcome in dealt.items():
             print(f"{way:15} {outcome}")
 
-    # Rows that cannot be dealt out equally.
+    # Four rows, and rows that cannot be dealt out equally: the pieces, and what a mean sends.
     uneven = {}
-    for rows in (5, 1):
-        pieces = distribute_tensor(torch.arange(rows), mesh, [Shard(0)])
-        uneven[str(rows)] = pieces.to_local().tolist()
+    for rows in (4, 5, 1):
+        pieces = distribute_tensor(torch.arange(float(rows)), mesh, [Shard(0)])
+        with Collectives() as seen:
+            pieces.mean()
+        calls = [call.name for call in seen.calls]
+        uneven[str(rows)] = {"piece": pieces.to_local().tolist(), "mean": calls}
 
     plain = torch.ones(4)
     spread = distribute_tensor(plain, mesh, [Replicate()])
