@@ -228,10 +228,41 @@ def test_another_source_is_another_source() -> None:
 
 
 def test_words_are_compared_without_their_order() -> None:
-    numbers = torch.tensor([7, 8, corpus.OTHER, 9, corpus.END, 5])
-    assert summary.text(numbers) == [7, 8, 9]
+    data = {"begin": 1, "end": 2, "special": [0, 1, 2, 3]}
+    assert summary.text(torch.tensor([1, 7, 8, 3, 9, 2, 5]), data) == [7, 8, 9]
     assert summary.f1([7, 8, 9], [9, 7]) == 0.8
     assert summary.f1([7], [8]) == 0
+
+
+def tiny_t5(folder: Path) -> None:
+    """A T5 with a few numbers, and a tokenizer that knows a few words."""
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = ["<pad>", "</s>", "<unk>", "return", "the", "summarize", "list", ":"]
+    numbers = {word: number for number, word in enumerate(words)}
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token="<unk>"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    plain.post_processor = tokenizers.processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
+    special = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=plain, **special)
+    tokenizer.save_pretrained(folder)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2}
+    config = transformers.T5Config(
+        vocab_size=len(words), decoder_start_token_id=0, dropout_rate=0.0, **sizes
+    )
+    transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
+
+
+def test_a_t5_of_hugging_face_takes_the_same_loop(tmp_path) -> None:
+    tiny_t5(tmp_path / "tiny")
+    rows = 2 * corpus.HELD_OUT
+    texts = [("return the list the list", "the list")] * rows
+    torch.save({"texts": texts}, tmp_path / "docs.pt")
+    options = ["--steps", "6", "--every", "3", "--model", "tiny"]
+    report = launch(tmp_path, 2, str(rooms.program("summary")), *options).reports("summary", 2)[0]
+    assert report["curve"]["6"]["own"] < report["curve"]["0"]["own"]
 
 
 @pytest.mark.thorough

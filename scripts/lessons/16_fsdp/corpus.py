@@ -72,6 +72,10 @@ def write(path: str) -> int:
         "source": numbered([source for source, _ in found], numbers, SOURCE),
         "target": numbered(framed, numbers, TARGET),
         "vocabulary": vocabulary,
+        "begin": BEGIN,
+        "end": END,
+        "special": [PAD, BEGIN, END, OTHER],
+        "texts": [(" ".join(source), " ".join(target)) for source, target in found],
     }
     torch.save(data, path)
     return len(found)

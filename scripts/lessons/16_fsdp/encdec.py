@@ -68,6 +68,10 @@ class Summarizer(nn.Module):
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.06)
 
+    @property
+    def blocks(self) -> list[nn.Module]:
+        return [*self.encoder, *self.decoder]
+
     def forward(self, source: Tensor, target: Tensor, guess: bool = False) -> Tensor:
         """The mean loss of the next words; or, to `guess`, the likeliest next words."""
         mask = (source != PAD)[:, None, None]

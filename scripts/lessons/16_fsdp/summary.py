@@ -17,22 +17,28 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
 from torch.nn.utils import clip_grad_norm_
 
-from corpus import BEGIN, END, HELD_OUT, OTHER, TARGET
+from corpus import HELD_OUT
 from devices import Place, here, report, start
 from encdec import Summarizer
+from pretrained import load
 
 BATCH = 48  # pairs of each rank
 LR = 2e-3
 
 
-def ready(place: Place) -> nn.Module:
-    """The model, sharded: each block is a unit."""
+def ready(place: Place, name: str) -> tuple[nn.Module, dict]:
+    """The model, sharded, with a unit for each block; and the numbers of all pairs."""
+    data = torch.load("docs.pt")
     torch.manual_seed(0)
-    model = Summarizer().to(place.device)
+    if name:
+        model, data = load(name, data)
+    else:
+        model = Summarizer()
+    model.to(place.device)
     mesh = init_device_mesh(place.device.type, (place.world_size,))
-    for block in [*model.encoder, *model.decoder]:
+    for block in model.blocks:
         fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    return fully_shard(model, mesh=mesh), data
 
 
 @torch.no_grad()
@@ -43,10 +49,10 @@ def validate(model: nn.Module, source: Tensor, target: Tensor) -> dict[str, floa
 
 
 @torch.no_grad()
-def write(model: nn.Module, source: Tensor) -> Tensor:
+def write(model: nn.Module, source: Tensor, begin: int, length: int) -> Tensor:
     """The likeliest word after the other."""
-    target = torch.full((len(source), TARGET), BEGIN, device=source.device)
-    for place in range(1, TARGET):
+    target = torch.full((len(source), length), begin, device=source.device)
+    for place in range(1, length):
         guesses = model(source, target[:, :place], guess=True)
         target[:, place] = guesses[:, -1]
     return target
@@ -58,12 +64,12 @@ def f1(row: list[int], truth: list[int]) -> float:
     return 2 * overlap / max(1, len(row) + len(truth))
 
 
-def text(row: Tensor) -> list[int]:
-    """The words of a row up to its end, without those that the vocabulary does not have."""
-    numbers = row.tolist()
-    if END in numbers:
-        numbers = numbers[: numbers.index(END)]
-    return [number for number in numbers if number > OTHER]
+def text(row: Tensor, data: dict) -> list[int]:
+    """The words of a row up to its end, without special ones, such as an unknown word."""
+    numbers = row.tolist()[1:] if row[0] == data["begin"] else row.tolist()
+    if data["end"] in numbers:
+        numbers = numbers[: numbers.index(data["end"])]
+    return [number for number in numbers if number not in data["special"]]
 
 
 @record
@@ -71,17 +77,17 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=340)
     parser.add_argument("--every", type=int, default=20, help="steps between two validations")
+    parser.add_argument("--model", default="", help="a T5 of Hugging Face, as t5-small")
     args = parser.parse_args()
     place = here()
     if place.backend == "gloo":
         place = place._replace(device=torch.device("cpu"))  # also where ranks share a GPU
     start(place)
-    data = torch.load("docs.pt")
+    model, data = ready(place, args.model)
     source = data["source"].to(place.device)
     target = data["target"].to(place.device)
     held_source, held_target = source[:HELD_OUT], target[:HELD_OUT]
 
-    model = ready(place)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.05)
     torch.manual_seed(100 + place.rank)  # each rank draws its own pairs
     curve = {}
@@ -100,9 +106,10 @@ def main() -> None:
         clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    texts = [text(row) for row in write(model, held_source)]
-    truths = [text(row) for row in held_target]
-    leads = [text(row)[:8] for row in held_source]
+    written = write(model, held_source, data["begin"], held_target.shape[1])
+    texts = [text(row, data) for row in written]
+    truths = [text(row, data) for row in held_target]
+    leads = [text(row, data)[:8] for row in held_source]
     scores = {}
     for name, rows in {"model": texts, "first words of the source": leads}.items():
         scores[name] = sum(f1(*each) for each in zip(rows, truths, strict=True)) / len(truths)
