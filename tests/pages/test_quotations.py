@@ -28,10 +28,11 @@ PAGES = [*sorted((ROOT / "assets").glob("*.md")), ROOT / "README.md", ROOT / "CO
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"(`+)(.+?)\1")
 CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")
-PLACEHOLDERS = {"X", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON"}
+PLACEHOLDERS = {"X", "train", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON"}
 # What stands for a lesson's name in the path of a file.
 SOME = re.compile(r"\b(?:NN_name|NAME|99_try)\b")
-OTHERS = ("NCCL_", "TRITON_")  # settings of libraries that are not installed everywhere
+# Settings of libraries that are not installed everywhere, and PET_ with an option of torchrun.
+OTHERS = ("NCCL_", "TRITON_", "PET_")
 DRIVERS = {"CUDA_LAUNCH_BLOCKING"}  # a setting that CUDA's driver reads, and torch only names
 # Names of NVIDIA's Apex, which is older than torch.amp: the course tells how to get rid of them.
 APEX = {"opt_level", "scale_loss"}
@@ -57,6 +58,10 @@ torch.distributed.algorithms.join torch.distributed.algorithms.ddp_comm_hooks.de
 torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook
 torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook torch.distributed.checkpoint
 torch.distributed.elastic.multiprocessing.errors torch.distributed.run torch.distributed.optim
+torch.distributed.elastic.rendezvous.dynamic_rendezvous torch.distributed.fsdp
+torch.distributed.checkpoint.format_utils torch.distributed.checkpoint.state_dict
+torch.distributed.tensor torch.distributed.tensor.parallel torch.distributed.device_mesh
+torch.distributed.pipelining
 torch.multiprocessing torch.serialization torch._dynamo torch._dynamo.config
 torch._inductor.config torch.compiler torch.backends.cuda torch.backends.cudnn torch._logging
 """,
@@ -211,8 +216,10 @@ def setting(name: str) -> bool:
 def is_there(path: str) -> bool:
     """Whether there is a program, or a file; of `NN_name.toml`, one of some lesson."""
     if "/" not in path:
-        return path in COURSE.programs or Path(path).stem in PLACEHOLDERS
-    return any(ROOT.glob(SOME.sub("*", path)))
+        of_torch = Path(path).stem in {name.rpartition(".")[2] for name in SPOKEN_OF}
+        return path in COURSE.programs or Path(path).stem in PLACEHOLDERS or of_torch
+    torch = Path(importlib.import_module("torch").__file__).parent
+    return any(ROOT.glob(SOME.sub("*", path))) or (torch.parent / path).is_file()
 
 
 def lost(quoted: str, own: frozenset[str]) -> set[str]:
@@ -230,7 +237,8 @@ def lost(quoted: str, own: frozenset[str]) -> set[str]:
     gone = {ast.unparse(chain) for chain in chains if resolved(chain) is False}
     names -= {chain.attr for chain in chains if resolved(chain) is not None}
     names -= own | library() | PLACEHOLDERS | APEX
-    return gone | {name for name in names if not setting(name)}
+    private = {name for name in names if name.startswith("_") and name in sources()}
+    return gone | {name for name in names - private if not setting(name)}
 
 
 # ---- the tests
