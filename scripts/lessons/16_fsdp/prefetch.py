@@ -97,9 +97,8 @@ def main() -> None:
     passes = {"every pass": accumulate(model, x, True), "last pass": accumulate(model, x, False)}
     seconds = times(place, mesh, x)
     if place.rank == 0:
-        print(
-            f"{len(orders['as it is'])} events in a step; seconds of three ways, {len(seconds['DDP'])} rounds"
-        )
+        rounds = len(seconds["DDP"])
+        print(f"{len(orders['as it is'])} events in a step; three ways timed in {rounds} rounds")
     report("prefetch", place, orders=orders, passes=passes, seconds=seconds)
     dist.destroy_process_group()
 
