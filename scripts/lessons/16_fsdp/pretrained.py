@@ -1,6 +1,7 @@
 """A T5 from Hugging Face in place of our own encoder–decoder, for `summary.py --model t5-small`.
 
-Needs the package transformers and, for the download, the internet.
+Needs the package transformers and, for the download, the internet. torch 2.15 warns that a block
+returns a view; that does no harm here, since nobody changes what a block returned in place.
 """
 
 import torch

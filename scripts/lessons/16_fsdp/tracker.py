@@ -6,6 +6,7 @@ allocator knows nothing of that, but misses nothing.
 Run:  python ledger.py
 """
 
+import gc
 import os
 from collections.abc import Callable
 
@@ -42,6 +43,7 @@ def tracked(
 
 def allocated(step: Callable, device: torch.device, resting: int) -> int:
     """Bytes at the worst moment of `step`, from the allocator; `resting` were there before."""
+    gc.collect()  # what earlier models left must not be freed within the step
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         step()
