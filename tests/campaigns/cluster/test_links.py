@@ -132,22 +132,28 @@ def test_the_made_up_link_is_like_the_real_one(links: Links, link: str) -> None:
             assert alike(made_up, real[size], own, link), f"{size}: {made_up}, {real[size]}, {own}"
 
 
-def added(report: dict, link: str) -> list[float]:
-    """What a link adds to a step of the largest network: seconds in each round.
-
-    The least time of a step alone is from the same launch, since another one may have met a machine
-    that was busier.
-    """
+def steps(report: dict) -> dict[str, list[float]]:
+    """Link → seconds of a step of the largest network, with "alone" for no link."""
     largest = max(row["parameters"] for row in report["steps"])
-    times = {r["link"]: r["seconds"] for r in report["steps"] if r["parameters"] == largest}
+    return {r["link"]: r["seconds"] for r in report["steps"] if r["parameters"] == largest}
+
+
+def added(times: dict[str, list[float]], link: str) -> list[float]:
+    """What a link adds to a step: seconds in each round."""
     return [seconds - min(times["alone"]) for seconds in times[link]]
 
 
 @pytest.mark.parametrize("link", RATES)
 def test_a_made_up_link_adds_to_a_step_what_a_real_one_adds(links: Links, link: str) -> None:
-    free = links.lesson("free")
+    free = steps(links.lesson("free"))
+    slow = steps(links.lesson(link))
+    # A step computes, and what others compute here delays it by more than a link does.
+    [quick, late] = sorted([min(free["alone"]), min(slow["alone"])])
+    if late > 1.5 * quick:
+        ms = f"{1000 * quick:.0f} and {1000 * late:.0f} ms"
+        pytest.skip(f"this machine is too busy to compare steps: one alone took {ms}")
     made_up = added(free, MADE_UP[link])
-    real = added(links.lesson(link), "this machine")
+    real = added(slow, "this machine")
     own = added(free, "this machine")
     assert alike(made_up, real, own, link), f"{made_up}, {real}, {own}"
 
