@@ -32,6 +32,7 @@ style: .venv/test
 	$(BIN)/python scripts/check_style.py
 
 test-all: test mutants launch-faults  ## the tests, every mutant, and all notebooks with their full parameters
+	$(BIN)/python -m pytest -m thorough tests/lessons
 	$(BIN)/python scripts/run.py "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's

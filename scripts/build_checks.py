@@ -70,9 +70,7 @@ class Session:
     def begin(self, launches: dict[str, Launch | None], place: str) -> None:
         """Launches beside the notebook: each is kept by a name, and some cell waits for it."""
         for name, launch in launches.items():
-            remedy = (
-                'a launch beside others is `name = Begun("torchrun … NAME.py …")`, one command.'
-            )
+            remedy = 'a launch beside others is `name = Begun("torchrun … NAME.py …")`, plain.'
             demand(launch is not None and name, place, remedy)
             still = f"`{name}` still goes on here: a cell before lacks `{name}.wait()`."
             demand(name not in self.beside, place, still)

@@ -68,13 +68,17 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 @cache
 def launches() -> list[tuple[Path, str, str]]:
-    """Notebook, program and reader of every program that a notebook launches, once each."""
+    """Notebook, program and reader of every program that a notebook launches, once each.
+
+    But for a launch whose partner begins beside the notebook, in the cell before it: it is one of
+    two, and waits for the other.
+    """
     known = {}
     for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb")):
         cells = code_cells(nbformat.read(path, as_version=4))
-        for cell, reading in itertools.pairwise(cells):
+        for before, cell, reading in zip(cells, cells[1:], cells[2:], strict=False):
             match = LAUNCH.match(cell.source)
-            if match:
+            if match and "Begun(" not in before.source:
                 reader = "failure" if f'failure("{match[1]}"' in reading.source else "result"
                 known[path, match[1], reader] = None
     return list(known)
@@ -97,6 +101,7 @@ def write(fault: Fault, folder: Path) -> Path:
     path, name, reader, kind = fault
     notebook = nbformat.read(path, as_version=4)
     cells = []
+    waiting = None
     for cell in code_cells(notebook):
         cell.outputs = []
         source = cell.source
@@ -111,7 +116,7 @@ def write(fault: Fault, folder: Path) -> Path:
         elif launch and launch[1] == "cifar10" and kind == HANGS:
             # Without pictures the other rank would fail, and torchrun end the one that hangs.
             cells.append(cell)
-        elif f'{reader}("{name}"' in source:
+        elif waiting and f'{reader}("{name}"' in source:
             cells += [waiting, cell]
             break
     if kind in BEFORE:

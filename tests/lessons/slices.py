@@ -6,7 +6,7 @@ import re
 
 import rooms
 
-LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
+LAUNCH = re.compile(r"!(?:\w+=\S* )*torchrun .*?(\w+)\.py\b")
 READS = re.compile(r'\b(?:result|failure)\("(\w+)"')
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
 PLACED = (ast.Store, ast.Del)  # how `rows[2] = x` and `del rows[2]` use `rows[2]`

@@ -54,7 +54,12 @@ class Firefox:
         return result
 
     def open(self, address: str) -> None:
+        """Go to a page, and wait until it has unpacked what it needs."""
         self.ask("WebDriver:Navigate", {"url": address})
+        until = time.monotonic() + 20
+        while self.run("return document.querySelector('[aria-busy=true]') !== null"):
+            assert time.monotonic() < until, f"{address} is still busy"
+            time.sleep(0.05)
 
     def run(self, script: str) -> object:
         """The value of a piece of JavaScript."""

@@ -1,4 +1,4 @@
-"""The plan of a semester: every lesson in its week, and homework that exists."""
+"""The plans of two semesters: every lesson in its week, and homework that exists."""
 
 import re
 from pathlib import Path
@@ -8,21 +8,35 @@ import pytest
 pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAN = (ROOT / "assets" / "semester.md").read_text()
-ROWS = [row.strip("| ").split(" | ") for row in PLAN.splitlines() if re.match(r"\| \d", row)]
+FIRST, SECOND = (ROOT / "assets" / "semester.md").read_text().split("\n## A second semester")
 LESSONS = {path.stem[:2]: path for path in sorted((ROOT / "notebooks" / "src").glob("*.md"))}
 
 
-def test_sixteen_weeks_with_every_lesson_in_its_order() -> None:
-    weeks = [week for row in ROWS for week in row[0].split("–")]
-    assert weeks == [str(week) for week in range(1, 17)]
-    linked = re.findall(r"\]\(\.\./notebooks/(\w+)\.ipynb\)", PLAN)
-    assert linked == [path.stem for path in LESSONS.values()]
-    numbers = [row[1].lstrip("[")[:2] for row in ROWS]
+def rows(plan: str) -> list[list[str]]:
+    """Week, lesson and homework."""
+    return [row.strip("| ").split(" | ") for row in plan.splitlines() if re.match(r"\| \d", row)]
+
+
+def weeks(plan: str) -> list[str]:
+    return [week for row in rows(plan) for week in row[0].split("–")]
+
+
+def linked(plan: str) -> list[str]:
+    return re.findall(r"\]\(\.\./notebooks/(\w+)\.ipynb\)", plan)
+
+
+def test_sixteen_weeks_for_the_first_thirteen_lessons() -> None:
+    assert weeks(FIRST) == [str(week) for week in range(1, 17)]
+    numbers = [row[1].lstrip("[")[:2] for row in rows(FIRST)]
     assert numbers == [*list(LESSONS)[:10], "09", "10", "11", "12", "Pr"]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"week {row[0]}")
+def test_a_second_semester_for_the_rest() -> None:
+    assert weeks(SECOND) == [str(week) for week in range(1, len(rows(SECOND)) + 1)]
+    assert linked(FIRST) + linked(SECOND) == [path.stem for path in LESSONS.values()]
+
+
+@pytest.mark.parametrize("row", rows(FIRST) + rows(SECOND), ids=lambda row: row[1].lstrip("[")[:2])
 def test_homework_is_in_both_languages_and_its_exercises_exist(row: list[str]) -> None:
     english, chinese = row[2].split(" · ")
     named = re.findall(r"exercises? (\d+)", english.lower())

@@ -56,6 +56,7 @@ ORDER = AXE | {"rules": {"color-contrast": {"enabled": False}}}
 def opened(context: BrowserContext, address: str) -> Page:
     page = context.new_page()
     page.goto(address)
+    page.locator("[aria-busy=true]").wait_for(state="detached")  # a search unpacks its index
     return page
 
 

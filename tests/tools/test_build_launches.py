@@ -6,7 +6,7 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from small_course import FIRST, PROGRAM, Small, refused
 
-from build_launches import launch_of, starters, starts_something
+from build_launches import awaited, begun, launch_of, starters, starts_something
 
 pytestmark = pytest.mark.quick
 
@@ -115,3 +115,50 @@ def test_every_starter_is_watched(course: Small, capsys, starter: str):
     assert course.build() == 0
     course.replace(FIRST, 'alpha = result("alpha")', "alpha = 1")
     refused(course, capsys, "cell 9: read the launch of alpha.py here")
+
+
+BESIDE = 'second = Begun(f"torchrun --node-rank=1 alpha.py --steps {STEPS}")'
+WAITS = "assert second.wait() == 0"
+
+
+def beside(course: Small, begin: str = BESIDE, waits: str = WAITS) -> None:
+    """A launch that goes on beside the one in the lesson's eighth cell."""
+    cell = f'```python tags=["workshop"]\n{LAUNCH}'
+    tagged = f'```python tags=["workshop"]\nfrom launch import Begun\n\n{begin}\n```'
+    course.replace(FIRST, cell, f"{tagged}\n\n{cell}")
+    course.replace(FIRST, 'alpha = result("alpha")', f'alpha = result("alpha")\n{waits}')
+
+
+def test_a_launch_may_begin_beside_another(course: Small):
+    beside(course)
+    assert course.build() == 0
+
+
+@pytest.mark.parametrize(
+    ("begin", "waits", "problem"),
+    [
+        ("second = Begun('torchrun --help')", WAITS, "cell 8: a launch beside others is"),
+        ("second = Begun('torchrun alpha.py &')", WAITS, "cell 8: a launch beside others is"),
+        ("Begun('torchrun alpha.py')", "", "cell 8: a launch beside others is"),
+        ("second = Begun('torchrun later.py')", WAITS, "cell 8: it needs later.py, which no cell"),
+        (f"{BESIDE}\nagain = {BESIDE.partition('= ')[2]}", WAITS, "add `again.wait()`"),
+        (BESIDE, "other.wait()", "no cell waits for alpha.py: add `second.wait()`."),
+    ],
+)
+def test_a_launch_beside_others_is_kept_and_waited_for(
+    course: Small, capsys, begin: str, waits: str, problem: str
+):
+    beside(course, begin, waits)
+    refused(course, capsys, problem)
+
+
+def test_two_launches_beside_others_need_two_names(course: Small, capsys):
+    beside(course, f'{BESIDE}\n```\n\n```python tags=["workshop"]\n{BESIDE}')
+    refused(course, capsys, "cell 9: `second` still goes on here: a cell before lacks")
+
+
+def test_the_command_of_a_launch_beside_others_is_read_as_it_is_written():
+    launch = begun(ast.parse(BESIDE))["second"]
+    assert (launch.starter, launch.program) == ("torchrun", "alpha.py")
+    assert begun(ast.parse("x = Begun(command)")) == {"x": None}
+    assert awaited(ast.parse("second.wait(3); lock.acquire(); agents[0].wait()")) == {"second"}

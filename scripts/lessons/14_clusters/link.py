@@ -63,6 +63,13 @@ def over(wire: Wire | None, model: nn.Module) -> DistributedDataParallel:
     return ddp_model
 
 
+def bytes_of(step: Callable[[], None], wire: Wire) -> list[int]:
+    """The bytes of each message that one more step sends over a wire, from the wire's log."""
+    wire.log.clear()
+    step()
+    return [message["bytes"] for message in wire.log]
+
+
 @record
 def main() -> None:
     place = here()
@@ -95,21 +102,21 @@ def main() -> None:
             steps[name, width] = stepping(ddp_model, args.rows, width, place)
     seconds = in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
 
-    # The wires' logs say how many bytes a step sends.
+    # How many bytes did each step send?
     sent = {}
     for width in WIDTHS:
         for name, wire in wires.items():
             if wire:
-                wire.log.clear()
-                steps[name, width]()
-                sent[f"{name}, {parameters[width]}"] = [each["bytes"] for each in wire.log]
+                step = steps[name, width]
+                sent[f"{name}, {parameters[width]}"] = bytes_of(step, wire)
 
-    rows = []
-    for (name, width), times in seconds.items():
-        rows.append({"link": name, "parameters": parameters[width], "seconds": times})
     times = {name: {} for name in wires}
     for (name, size), of_size in sweep.items():
         times[name][size] = of_size
+    rows = []
+    for (name, width), of_step in seconds.items():
+        row = {"link": name, "parameters": parameters[width], "seconds": of_step}
+        rows.append(row)
     if place.rank == 0:
         for name in wires:
             largest = 1000 * median(times[name][SIZES[-1]])

@@ -50,6 +50,18 @@ def take_up(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, pl
     return step
 
 
+def write_down(
+    model: nn.Module, optimizer: torch.optim.Optimizer, done: int, folder: Path, place: Place
+) -> None:
+    """On rank 0: save what is equal on all ranks, and delete all but the newest two files."""
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
+    save(state, path_of(folder, done, 0, place.world_size))
+    prune(folder, 0, place.world_size)
+
+
 @record
 def main() -> None:
     place = here()
@@ -85,9 +97,7 @@ def main() -> None:
 
         done = step + 1
         if place.rank == 0 and done % args.every == 0:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            save(state, path_of(args.folder, done, 0, place.world_size))
-            prune(args.folder, 0, place.world_size)
+            write_down(model, optimizer, done, args.folder, place)
             print(f"step {done} is saved, loss {loss.item():.4f}", flush=True)
 
     weights = parameters_to_vector(model.parameters()).tolist()

@@ -37,6 +37,15 @@ def serve(place: Place) -> None:
     aside.replace(f"target-{place.rank}.json")
 
 
+def exported() -> dict[str, float]:
+    """What this process's page says now."""
+    numbers = {"steps": REGISTRY.get_sample_value("train_steps_total")}
+    for part in ("compute", "wait"):
+        labels = {"part": part}
+        numbers[part] = REGISTRY.get_sample_value("train_seconds_total", labels)
+    return numbers
+
+
 @record
 def main() -> None:
     place = here()
@@ -89,12 +98,15 @@ def main() -> None:
             break
 
     seconds = time.perf_counter() - begin
-    exported = {"steps": REGISTRY.get_sample_value("train_steps_total")}
-    for part in spent:
-        exported[part] = REGISTRY.get_sample_value("train_seconds_total", {"part": part})
-    numbers = {"steps": steps, "seconds": seconds, "spent": spent, "exported": exported}
     weights = nn.utils.parameters_to_vector(parameters).sum().item()
-    report("straggler", place, slow=args.slow, weights=weights, **numbers)
+    numbers = {
+        "steps": steps,
+        "seconds": seconds,
+        "spent": spent,
+        "exported": exported(),
+        "weights": weights,
+    }
+    report("straggler", place, slow=args.slow, **numbers)
     dist.destroy_process_group()
 
 

@@ -1,4 +1,5 @@
-// The search of the site: every section is one entry of courseSections, which Sphinx has written.
+// The search of the site: every section is one entry of courseSections, which Sphinx has written
+// as JSON, packed by gzip, in base64.
 //
 // A query is cut into words; Chinese has no spaces, so its words are the longest pieces that the
 // course has. A section must have all words; if none has, those with most of them are shown, as for
@@ -11,13 +12,20 @@
   const FIELDS = ["en", "zh", "code"];
   const HAN = /[\u3400-\u9fff]/;
 
-  const folded = (window.courseSections || []).map((section) => ({
-    section,
-    title: section.title.toLowerCase(),
-    en: (section.en || "").toLowerCase(),
-    zh: (section.zh || "").toLowerCase(),
-    code: (section.code || "").toLowerCase(),
-  }));
+  let folded = []; // the sections, in small letters, once they are unpacked
+
+  async function unpacked() {
+    const bytes = Uint8Array.from(atob(window.courseSections), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const sections = await new Response(stream).json();
+    return sections.map((section) => ({
+      section,
+      title: section.title.toLowerCase(),
+      en: (section.en || "").toLowerCase(),
+      zh: (section.zh || "").toLowerCase(),
+      code: (section.code || "").toLowerCase(),
+    }));
+  }
 
   const count = (text, word) => text.split(word).length - 1;
 
@@ -149,7 +157,7 @@
     return entry;
   }
 
-  document.addEventListener("DOMContentLoaded", () => {
+  document.addEventListener("DOMContentLoaded", async () => {
     const results = document.getElementById("course-results");
     const field = document.getElementById("course-query");
     const say = (name, shown) => {
@@ -166,9 +174,11 @@
       say("nothing", asked && hits.length === 0);
     };
     field.value = new URLSearchParams(location.search).get("q") || "";
+    if (!field.value) field.focus();
+    folded = await unpacked();
+    results.removeAttribute("aria-busy");
     field.addEventListener("input", show);
     document.addEventListener("course-language", show);
     show();
-    if (!field.value) field.focus();
   });
 })();

@@ -1,0 +1,77 @@
+"""torchrun as a function: ranks that run a function of this file, and what their agent measures.
+
+Run:  python ownagent.py
+"""
+
+import io
+import json
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic import metrics
+from torch.distributed.elastic.events import get_logging_handler
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from devices import here, report
+
+NAMES = ["RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RESTART_COUNT"]
+
+
+class Keep(metrics.MetricHandler):
+    """Keeps the newest value of each number that the agent measures."""
+
+    def __init__(self) -> None:
+        self.newest: dict[str, float] = {}
+
+    def emit(self, metric_data: metrics.MetricData) -> None:
+        """Called by the agent for each number."""
+        self.newest[metric_data.name] = metric_data.value
+
+
+def work(number: float) -> dict:
+    """What each rank does; in its first life, the last rank fails. The sum, and what it is told."""
+    place = here()
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    total = torch.tensor(number)
+    dist.all_reduce(total)
+    dist.barrier()
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and place.rank == place.world_size - 1:
+        os._exit(3)
+    dist.destroy_process_group()
+    return {"total": total.item()} | {name: os.environ[name] for name in NAMES}
+
+
+@record
+def main() -> None:
+    place = here()
+    keep = Keep()
+    metrics.configure(keep)
+    lines = io.StringIO()
+    get_logging_handler("console").setStream(lines)  # into a text that we read, not to the screen
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        run_id="own",
+        max_restarts=1,
+        event_log_handler="console",
+        virtual_local_rank=True,
+    )
+    # What torchrun does after it has read its options. It returns what the ranks return.
+    answers = elastic_launch(config, work)(3.0)
+    for rank, answer in answers.items():
+        print(f"rank {rank} returned {answer}")
+    states = []
+    for line in lines.getvalue().splitlines():
+        event = json.loads(line)["metadata"]
+        states.append([event["state"], event["global_rank"], event["agent_restarts"]])
+    report("ownagent", place, answers=answers, metrics=keep.newest, states=states)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Ranks 0 and 1 make a group without rank 2. The next group, of all ranks, never comes to be.
+
+Run:  torchrun --standalone --nproc-per-node=3 behind.py --limit 5
+"""
+
+import argparse
+import faulthandler
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import here, report
+
+
+@record
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--limit", type=float, default=5, help="seconds to wait for a group")
+    args = parser.parse_args()
+    place = here()
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    # A rank can wait here longer than any time limit of its group. This ends the process.
+    faulthandler.dump_traceback_later(3 * args.limit, exit=True)
+
+    if place.rank < 2:
+        pair = dist.new_group([0, 1])  # the mistake: rank 2 does not call
+        ones = torch.ones(1)
+        dist.all_reduce(ones, group=pair)
+        message = f"group “{pair.group_name}” adds up to {ones.item():.0f}"
+        print(f"rank {place.rank}: {message}\n", end="", flush=True)
+
+    everyone = dist.new_group(timeout=timedelta(seconds=args.limit))
+    report("behind", place, group=everyone.group_name)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

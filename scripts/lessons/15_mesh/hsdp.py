@@ -1,0 +1,87 @@
+"""Hybrid sharding: a model cut over the ranks of a row, with a copy in every row.
+
+Run:  python hsdp.py
+      torchrun --standalone --nproc-per-node=2 hsdp.py     # one row of two
+      torchrun --standalone --nproc-per-node=4 hsdp.py     # two rows of two
+"""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.fsdp import fully_shard
+
+from counter import Call, Collectives
+from devices import here, report
+
+STEPS = 5
+
+
+class Model(nn.Module):
+    """Three layers and their loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(32, 64), nn.Linear(64, 64), nn.Linear(64, 8)])
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return nn.functional.mse_loss(x, y)
+
+
+def train(model: Model, part: int, parts: int) -> list[Call]:
+    """A few steps, each on this part of the batch; the collectives of the last step's passes."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        x = torch.randn(16, 32, generator=generator, dtype=torch.float64)
+        y = torch.randn(16, 8, generator=generator, dtype=torch.float64)
+        optimizer.zero_grad()
+        with Collectives() as seen:
+            loss = model(x.chunk(parts)[part], y.chunk(parts)[part])
+            loss.backward()
+        optimizer.step()
+    return seen.calls
+
+
+@record
+def main() -> None:
+    place = here()
+    # gloo and the CPU everywhere: what matters is who talks to whom.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    columns = min(2, place.world_size)
+    shape = (place.world_size // columns, columns)
+
+    torch.manual_seed(0)
+    alone = Model().double()  # as one process would train it, on the whole batch
+    train(alone, 0, 1)
+
+    torch.manual_seed(0)
+    model = Model().double()
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    calls = train(model, place.rank, place.world_size)
+
+    gaps = []
+    kept = 0
+    numbers = 0
+    for parameter, expected in zip(model.parameters(), alone.parameters(), strict=True):
+        difference = parameter.full_tensor() - expected
+        gaps.append((difference.abs().max() / expected.abs().max()).item())
+        kept += parameter.to_local().numel()
+        numbers += expected.numel()
+    if place.rank == place.world_size - 1:
+        for call in calls:
+            print(call)
+    report("hsdp", place, calls=calls, gap=max(gaps), kept=kept, numbers=numbers)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""From one placement to another: which collective is it, and how many bytes?
+
+And a number of which each rank holds only a part: what does `.item()` say?
+
+Run:  python moves.py
+      torchrun --standalone --nproc-per-node=2 moves.py
+"""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+from counter import Collectives
+from devices import here, report
+
+PLACEMENTS = {"R": Replicate(), "S": Shard(0), "P": Partial()}
+
+
+def begin_as(name: str, whole: Tensor, mesh: DeviceMesh) -> DTensor:
+    """A DTensor that stands for `whole`, from parts that the ranks have already."""
+    parts = {
+        "R": whole,
+        "S": whole.chunk(mesh.size())[mesh.get_local_rank()],
+        "P": whole / mesh.size(),  # these parts add up to the whole
+    }
+    return DTensor.from_local(parts[name], mesh, [PLACEMENTS[name]])
+
+
+def move(begin: str, end: str, whole: Tensor, mesh: DeviceMesh) -> dict:
+    """What one redistribution sends, by our counter and by torch's, or why it is refused."""
+    before = begin_as(begin, whole, mesh)
+    refusal = ""
+    right = False
+    with Collectives() as seen, CommDebugMode() as by_torch:
+        try:
+            after = before.redistribute(placements=[PLACEMENTS[end]])
+            local = after.to_local() + 0  # `+ 0` waits for the numbers
+        except RuntimeError as error:
+            refusal = str(error)
+    if not refusal:
+        right = torch.equal(after.full_tensor(), whole)
+        right &= local.shape == begin_as(end, whole, mesh).to_local().shape
+    counted = by_torch.get_total_counts()
+    return {"calls": seen.calls, "by torch": counted, "right": right, "refusal": refusal}
+
+
+def in_two_steps(whole: Tensor, mesh: DeviceMesh) -> dict:
+    """P → S → R beside P → R: the same numbers?"""
+    partial = begin_as("P", whole, mesh)
+    at_once = partial.redistribute(placements=[Replicate()]).to_local()
+    with Collectives() as seen:
+        pieces = partial.redistribute(placements=[Shard(0)])
+        joined = pieces.redistribute(placements=[Replicate()]).to_local()
+    return {"calls": seen.calls, "equal": torch.equal(joined, at_once)}
+
+
+def number(value: DTensor) -> float:
+    """The number that a DTensor of one element stands for."""
+    # BEGIN SOLUTION
+    return value.full_tensor().item()
+    # STUB return value.item()
+    # END SOLUTION
+
+
+@record
+def main() -> None:
+    place = here()
+    # gloo and the CPU everywhere: what matters is who talks to whom.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    mesh = init_device_mesh("cpu", (place.world_size,))
+
+    whole = torch.arange(8.0 * place.world_size, dtype=torch.float64)
+    moves = {}
+    for begin in PLACEMENTS:
+        for end in PLACEMENTS:
+            moves[f"{begin} → {end}"] = move(begin, end, whole, mesh)
+    two_steps = in_two_steps(whole, mesh)
+
+    # The losses of eight samples; each rank has computed some of them.
+    samples = torch.arange(8.0)
+    losses = distribute_tensor(samples, mesh, [Shard(0)])
+    mean = losses.mean()
+    items = {"placement": str(mean.placements[0]), "item": mean.item()}
+    told = [number(value) for value in (losses.mean(), losses.sum(), losses.max())]
+    truth = [value.item() for value in (samples.mean(), samples.sum(), samples.max())]
+    if place.rank == 0:
+        for way, outcome in moves.items():
+            calls = [call.name for call in outcome["calls"]]
+            print(f"{way}  collectives: {calls} {outcome['refusal']}")
+    numbers = {"items": items, "told": told, "truth": truth}
+    report("moves", place, size=whole.nbytes, moves=moves, two_steps=two_steps, **numbers)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

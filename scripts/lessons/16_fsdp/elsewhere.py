@@ -1,0 +1,107 @@
+"""Two ranks train with FSDP and save. Four ranks go on, and one alone. Do all of them agree?
+
+Run:  python elsewhere.py
+      torchrun --standalone --nproc-per-node=4 elsewhere.py
+"""
+
+import shutil
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.optim import AdamW, Optimizer
+
+from devices import Place, here, report
+from versus import batches, make, shard, whole
+
+FOLDER = Path("elsewhere")
+
+
+def states(model: nn.Module, optimizer: Optimizer) -> dict:
+    """What is saved and loaded: both under the names of the parameters."""
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    return {"model": of_model, "optimizer": of_optimizer}
+
+
+def train(model: nn.Module, optimizer: Optimizer, place: Place, ranks: int) -> None:
+    """Five steps; the first `ranks` ranks share each batch."""
+    for x, y in batches(place, ranks):
+        optimizer.zero_grad()
+        model(x, y).backward()
+        optimizer.step()
+
+
+def load(model: nn.Module, optimizer: Optimizer, alone: bool = False) -> None:
+    """Each rank reads what it needs from the files, whichever rank wrote it."""
+    state = states(model, optimizer)
+    dcp.load(state, checkpoint_id=FOLDER, no_dist=alone)
+    set_state_dict(
+        model,
+        optimizer,
+        model_state_dict=state["model"],
+        optim_state_dict=state["optimizer"],
+    )
+
+
+def sharded(place: Place, ranks: int) -> tuple[nn.Module, Optimizer]:
+    model = shard(make(place), DeviceMesh("cpu", list(range(ranks))))
+    return model, AdamW(model.parameters(), lr=1e-2)
+
+
+@record
+def main() -> None:
+    place = here()._replace(device=torch.device("cpu"))
+    # gloo, on the CPU: files are written from there anyway.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    # It warns of a load without the others, which is meant here.
+    warnings.filterwarnings("ignore", "torch.distributed is disabled")
+    if place.rank == 0:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    writers = min(2, place.world_size)
+    group = dist.new_group(list(range(writers)))
+    shapes = {}
+    ends = {}  # all parameters after ten steps, by the number of ranks that took the last five
+    if place.rank < writers:
+        model, optimizer = sharded(place, writers)
+        train(model, optimizer, place, writers)
+        dcp.save(states(model, optimizer), checkpoint_id=FOLDER, process_group=group)
+        train(model, optimizer, place, writers)  # what it would have become
+        ends[writers] = whole(model)
+        shapes[writers] = list(model.head.weight.to_local().shape)
+    dist.barrier()
+
+    model, optimizer = sharded(place, place.world_size)
+    load(model, optimizer)
+    train(model, optimizer, place, place.world_size)
+    ends[place.world_size] = whole(model)
+    shapes[place.world_size] = list(model.head.weight.to_local().shape)
+    dist.barrier()
+
+    if place.rank == 0:
+        model = make(place)
+        optimizer = AdamW(model.parameters(), lr=1e-2)
+        load(model, optimizer, alone=True)
+        train(model, optimizer, place, ranks=1)
+        ends[1] = whole(model)
+        shapes[1] = list(model.head.weight.shape)
+    gaps = {}
+    for ranks, end in ends.items():
+        if writers in ends:  # on the ranks that wrote
+            gaps[ranks] = ((end - ends[writers]).abs().max() / end.abs().max()).item()
+    files = sorted(path.name for path in FOLDER.iterdir())
+    dist.barrier()
+    if place.rank == 0:
+        shutil.rmtree(FOLDER)
+    report("elsewhere", place, gaps=gaps, shapes=shapes, files=files)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

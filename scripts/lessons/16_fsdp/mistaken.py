@@ -1,0 +1,97 @@
+"""Three mistakes with FSDP: one says nothing, one speaks at once, and one waits first.
+
+Run:  python mistaken.py
+      torchrun --standalone --nproc-per-node=2 mistaken.py --limit 3
+"""
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.optim import AdamW
+
+from decoder import WORDS, Decoder
+from devices import Place, here, report
+from versus import shard
+
+
+def make() -> Decoder:
+    """The same weights on every rank."""
+    torch.manual_seed(0)
+    return Decoder(width=32, layers=2, length=16)
+
+
+def complaint(call: Callable) -> str:
+    """What `call` says when it fails."""
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def moved(model: Decoder, optimizer: AdamW, x: Tensor) -> float:
+    """How far one step moves the weight that moves most."""
+    before = [each.full_tensor() for each in model.parameters()]
+    loss = model(x, x)
+    loss.backward()
+    optimizer.step()
+    after = [each.full_tensor() for each in model.parameters()]
+    return max((b - a).abs().max().item() for a, b in zip(before, after, strict=True))
+
+
+def too_early(mesh: DeviceMesh, x: Tensor) -> float:
+    """The optimizer is made before the model is sharded."""
+    model = make()
+    optimizer = AdamW(model.parameters(), lr=0.01)
+    shard(model, mesh)
+    return moved(model, optimizer, x)
+
+
+def in_time(mesh: DeviceMesh, x: Tensor) -> float:
+    """The optimizer is made afterwards."""
+    model = shard(make(), mesh)
+    optimizer = AdamW(model.parameters(), lr=0.01)
+    return moved(model, optimizer, x)
+
+
+def rank_0_alone(place: Place, limit: float) -> str:
+    """Only rank 0 asks for a whole tensor."""
+    ranks = list(range(place.world_size))
+    group = dist.new_group(timeout=timedelta(seconds=limit))
+    mesh = DeviceMesh.from_group(group, "cpu", mesh=ranks)
+    table = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)])
+    said = ""
+    if place.rank == 0:
+        said = complaint(table.full_tensor)
+    dist.barrier()  # of the default group: the others wait here
+    return said
+
+
+@record
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--limit", type=float, default=3, help="seconds that rank 0 waits")
+    args = parser.parse_args()
+    place = here()
+    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    mesh = init_device_mesh("cpu", (place.world_size,))
+    x = torch.randint(WORDS, (2, 16), generator=torch.Generator().manual_seed(place.rank))
+
+    steps = {"before fully_shard": too_early(mesh, x), "after fully_shard": in_time(mesh, x)}
+    model = shard(make(), mesh)
+    said = {"forward": complaint(lambda: model.forward(x, x))}
+    said["rank 0 alone"] = rank_0_alone(place, args.limit)
+    report("mistaken", place, moved=steps, said=said)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

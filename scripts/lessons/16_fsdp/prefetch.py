@@ -1,0 +1,107 @@
+"""In which order does FSDP send and compute? What do several passes before an update send?
+
+And how long is a step, next to DDP?
+
+Run:  python prefetch.py
+      torchrun --standalone --nproc-per-node=2 prefetch.py
+"""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from counter import Collectives
+from decoder import WORDS, Decoder
+from devices import Place, here, report, start
+from stopwatch import in_turns
+from versus import shard
+
+SHORT = {"all_gather": "gather", "reduce_scatter": "scatter"}
+
+
+def make(place: Place) -> Decoder:
+    torch.manual_seed(0)
+    return Decoder(width=128, layers=3, length=64).to(place.device)
+
+
+def look_ahead(model: Decoder) -> None:
+    """Each layer starts the all-gather of the next one before it computes."""
+    for layer, following in zip(model.layers, model.layers[1:], strict=False):
+        layer.set_modules_to_forward_prefetch([following])
+
+
+def order(model: Decoder, x: torch.Tensor) -> list[str]:
+    """What this rank does in a step: collectives, and layers that begin to compute."""
+    model(x, x).backward()  # the first step of all prepares
+    events = []
+    seen = Collectives()
+    hooks = []
+
+    def note(event: str) -> None:
+        events.extend(SHORT[call.name] for call in seen.calls)
+        seen.calls.clear()
+        events.append(event)
+
+    for number, layer in enumerate(model.layers):
+        begin = layer.norm1.register_forward_pre_hook
+        hooks.append(begin(lambda *_, number=number: note(f"forward {number}")))
+        end = layer.down.register_full_backward_pre_hook
+        hooks.append(end(lambda *_, number=number: note(f"backward {number}")))
+    with seen:
+        model(x, x).backward()
+    note("end")
+    for hook in hooks:
+        hook.remove()
+    return events[:-1]
+
+
+def accumulate(model: Decoder, x: torch.Tensor, sync: bool) -> dict[str, int]:
+    """How many collectives two passes before one update make."""
+    with Collectives() as seen:
+        model.set_requires_gradient_sync(sync)
+        model(x, x).backward()
+        model.set_requires_gradient_sync(True)
+        model(x, x).backward()
+    return {name: count for name, (count, _) in seen.totals().items()}
+
+
+def times(place: Place, mesh: DeviceMesh, x: torch.Tensor) -> dict[str, list[float]]:
+    """Seconds of forward and backward."""
+    models: dict[str, nn.Module] = {
+        "DDP": DistributedDataParallel(make(place)),
+        "FSDP": shard(make(place), mesh),
+        "FSDP, root only": fully_shard(make(place), mesh=mesh),
+    }
+    steps = {name: lambda model=model: model(x, x).backward() for name, model in models.items()}
+    return in_turns(steps, rounds=7, device=place.device, before=dist.barrier)
+
+
+@record
+def main() -> None:
+    place = here()
+    if place.backend == "gloo":
+        place = place._replace(device=torch.device("cpu"))  # also where ranks share a GPU
+    start(place)
+    mesh = init_device_mesh(place.device.type, (place.world_size,))
+    x = torch.randint(WORDS, (4, 64), device=place.device)
+
+    orders = {}
+    model = shard(make(place), mesh)
+    orders["as it is"] = order(model, x)
+    look_ahead(model)
+    orders["forward prefetch"] = order(model, x)
+    passes = {"every pass": accumulate(model, x, True), "last pass": accumulate(model, x, False)}
+    seconds = times(place, mesh, x)
+    if place.rank == 0:
+        for name, events in orders.items():
+            print(f"{name}: {' · '.join(events)}")
+    report("prefetch", place, orders=orders, passes=passes, seconds=seconds)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

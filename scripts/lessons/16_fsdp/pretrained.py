@@ -1,0 +1,70 @@
+"""A T5 from Hugging Face in place of our own encoder–decoder, for `summary.py --model t5-small`.
+
+Needs the package transformers and, for the download, the internet.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+SOURCE, TARGET = 64, 16  # pieces of words
+
+
+class Pretrained(nn.Module):
+    """A T5 that is called as our own model is: see `Summarizer`."""
+
+    def __init__(self, t5: nn.Module) -> None:
+        super().__init__()
+        self.t5 = t5
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        return [*self.t5.encoder.block, *self.t5.decoder.block]
+
+    def forward(self, source: Tensor, target: Tensor, guess: bool = False) -> Tensor:
+        pad = self.t5.config.pad_token_id
+        given = target if guess else target[:, :-1]
+        scores = self.t5(
+            input_ids=source,
+            attention_mask=(source != pad).long(),
+            decoder_input_ids=given,
+            use_cache=False,
+        ).logits
+        if guess:
+            return scores.argmax(-1)
+        return cross_entropy(scores.flatten(0, 1), target[:, 1:].flatten(), ignore_index=pad)
+
+
+def numbered(texts: list[str], tokenizer, length: int) -> Tensor:
+    """Rows of numbers, filled up or cut; the last number is that of the end."""
+    options = {"padding": "max_length", "truncation": True, "max_length": length}
+    return tokenizer(texts, return_tensors="pt", **options).input_ids
+
+
+def tokenize(data: dict, tokenizer, begin: int) -> dict:
+    """The same pairs, in this tokenizer's numbers; T5 begins a target with its `begin`."""
+    prompts = [f"summarize: {source}" for source, _ in data["texts"]]
+    target = numbered([target for _, target in data["texts"]], tokenizer, TARGET - 1)
+    first = torch.full((len(target), 1), begin)
+    special = tokenizer.all_special_ids
+    return {
+        "source": numbered(prompts, tokenizer, SOURCE),
+        "target": torch.cat([first, target], dim=1),
+        "vocabulary": tokenizer.convert_ids_to_tokens(range(len(tokenizer))),
+        "begin": begin,
+        "end": tokenizer.eos_token_id,
+        "special": special,
+    }
+
+
+def load(name: str, data: dict) -> tuple[Pretrained, dict]:
+    """The model and its data, from the hub or from a folder."""
+    try:
+        from transformers import AutoTokenizer, T5ForConditionalGeneration
+    except ImportError as error:
+        raise RuntimeError(
+            "--model needs the package transformers: pip install transformers"
+        ) from error
+    t5 = T5ForConditionalGeneration.from_pretrained(name)
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    return Pretrained(t5), tokenize(data, tokenizer, t5.config.decoder_start_token_id)
