@@ -1,14 +1,13 @@
 """Lesson 14's two numbers of a link, on real ones: namespaces joined by a link with a rate.
 
-Times are claimed here, on a machine that may be busy. So each is a median, is held against the
-arithmetic of the link and not against another machine, and has the tolerance that is said there.
+Times are claimed here, on a machine that may be busy. So each is the least of several, since what
+else the machine does only adds, and is held against the arithmetic of the link.
 """
 
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 
 import pytest
 from machines import BURST, Machine, limit, ranks, two_machines, wired
@@ -82,7 +81,7 @@ def test_large_messages_take_their_bits_by_the_rate(links: Links, link: str) -> 
             # has saved up passes at once.
             least = 8 * (size - BURST) / RATES[link]
             most = OVERHEAD * 8 * size / RATES[link]
-            assert least <= median(times) <= most, f"{size} bytes, {link}: {times}"
+            assert least <= min(times) <= most, f"{size} bytes, {link}: {times}"
 
 
 @pytest.mark.parametrize("link", RATES)
