@@ -7,6 +7,7 @@ from pathlib import Path
 import probe
 import pytest
 from slurm import CONFIGURATION, NODES, facts, states
+from test_links import added, alike
 
 pytestmark = pytest.mark.quick
 
@@ -105,6 +106,19 @@ def test_what_slurm_answers_is_read() -> None:
     said = facts(f"{line}\nJobId=2 Restarts=0\n")  # the second part of a job
     assert (said["JobId"], said["Restarts"], said["NodeList"]) == ("1", "1", "node[1-2]")
     assert said["TRES"] == "cpu=4,mem=1"
+
+
+def test_links_are_compared_by_their_least_times() -> None:
+    # At 1 Gbit/s the bucket's 256 KiB are 2 ms; the free link takes 10 ms, the real one 40.
+    real = [0.040, 0.900]
+    own = [0.010, 0.020]
+    for made_up, right in [(0.029, False), (0.040, True), (0.060, True), (0.070, False)]:
+        assert alike([5.0, made_up], real, own, "1gbit") == right, made_up
+
+
+def test_what_a_link_adds_is_beyond_the_least_step_alone() -> None:
+    times = {"alone": [0.3, 0.1], "slow": [0.5, 0.4]}
+    assert added(times, "slow") == pytest.approx([0.4, 0.3])
 
 
 def test_the_configuration_has_no_place_of_its_own() -> None:

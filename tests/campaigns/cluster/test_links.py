@@ -1,14 +1,13 @@
 """Lesson 14's two numbers of a link, on real ones: namespaces joined by a link with a rate.
 
-Times are claimed here, on a machine that may be busy. So each is a median, is held against the
-arithmetic of the link and not against another machine, and has the tolerance that is said there.
+Times are claimed here, on a machine that may be busy. So each is the least of several, since what
+else the machine does only adds, and is held against the arithmetic of the link.
 """
 
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 
 import pytest
 from machines import BURST, Machine, limit, ranks, two_machines, wired
@@ -82,7 +81,7 @@ def test_large_messages_take_their_bits_by_the_rate(links: Links, link: str) -> 
             # has saved up passes at once.
             least = 8 * (size - BURST) / RATES[link]
             most = OVERHEAD * 8 * size / RATES[link]
-            assert least <= median(times) <= most, f"{size} bytes, {link}: {times}"
+            assert least <= min(times) <= most, f"{size} bytes, {link}: {times}"
 
 
 @pytest.mark.parametrize("link", RATES)
@@ -132,22 +131,28 @@ def test_the_made_up_link_is_like_the_real_one(links: Links, link: str) -> None:
             assert alike(made_up, real[size], own, link), f"{size}: {made_up}, {real[size]}, {own}"
 
 
-def added(report: dict, link: str) -> list[float]:
-    """What a link adds to a step of the largest network: seconds in each round.
-
-    The least time of a step alone is from the same launch, since another one may have met a machine
-    that was busier.
-    """
+def steps(report: dict) -> dict[str, list[float]]:
+    """Link → seconds of a step of the largest network, with "alone" for no link."""
     largest = max(row["parameters"] for row in report["steps"])
-    times = {r["link"]: r["seconds"] for r in report["steps"] if r["parameters"] == largest}
+    return {r["link"]: r["seconds"] for r in report["steps"] if r["parameters"] == largest}
+
+
+def added(times: dict[str, list[float]], link: str) -> list[float]:
+    """What a link adds to a step: seconds in each round."""
     return [seconds - min(times["alone"]) for seconds in times[link]]
 
 
 @pytest.mark.parametrize("link", RATES)
 def test_a_made_up_link_adds_to_a_step_what_a_real_one_adds(links: Links, link: str) -> None:
-    free = links.lesson("free")
+    free = steps(links.lesson("free"))
+    slow = steps(links.lesson(link))
+    # A step computes, and what others compute here delays it by more than a link does.
+    [quick, late] = sorted([min(free["alone"]), min(slow["alone"])])
+    if late > 1.5 * quick:
+        ms = f"{1000 * quick:.0f} and {1000 * late:.0f} ms"
+        pytest.skip(f"this machine is too busy to compare steps: one alone took {ms}")
     made_up = added(free, MADE_UP[link])
-    real = added(links.lesson(link), "this machine")
+    real = added(slow, "this machine")
     own = added(free, "this machine")
     assert alike(made_up, real, own, link), f"{made_up}, {real}, {own}"
 
