@@ -1,6 +1,6 @@
 """A small language model whose layers can be cut: attention and MLP are modules of their own.
 
-`from cuttable import Model, batch, compare, whole`
+`from cuttable import Kept, Model, batch, compare, whole`
 """
 
 import torch
@@ -102,13 +102,34 @@ def whole(value: Tensor) -> Tensor:
     return value.to_local()
 
 
-def compare(model: nn.Module, expected: nn.Module) -> tuple[float, int]:
-    """The largest relative gap between two models' gradients, and the numbers kept here."""
+def compare(model: nn.Module, expected: nn.Module, weights: bool = False) -> tuple[float, int]:
+    """The largest relative gap between two models' gradients or weights, and the numbers kept."""
     gaps = []
     kept = 0
     for own, other in zip(model.parameters(), expected.parameters(), strict=True):
-        difference = whole(own.grad) - other.grad
-        gaps.append((difference.norm() / other.grad.norm()).item())
+        value = whole(own.detach() if weights else own.grad)
+        goal = other.detach() if weights else other.grad
+        gaps.append(((value - goal).norm() / goal.norm()).item())
         local = own.to_local() if isinstance(own, DTensor) else own
         kept += local.numel()
     return max(gaps), kept
+
+
+class Kept(torch.autograd.graph.saved_tensors_hooks):
+    """Counts the bytes that autograd keeps for backward, without the parameters."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.sizes: dict[int, int] = {}  # of each storage
+        self.own = {self.storage(each).data_ptr() for each in model.parameters()}
+        super().__init__(self.pack, lambda value: value)
+
+    @staticmethod
+    def storage(value: Tensor) -> torch.UntypedStorage:
+        local = value.to_local() if isinstance(value, DTensor) else value
+        return local.detach().untyped_storage()
+
+    def pack(self, value: Tensor) -> Tensor:
+        storage = self.storage(value)
+        if storage.data_ptr() not in self.own:
+            self.sizes[storage.data_ptr()] = storage.nbytes()
+        return value

@@ -9,10 +9,9 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -23,7 +22,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from counter import Collectives
-from cuttable import CONTEXT, VOCABULARY, WIDTH, Model, batch, compare, whole
+from cuttable import CONTEXT, VOCABULARY, WIDTH, Kept, Model, batch, compare, whole
 from devices import here, report
 from planned import PLANS
 
@@ -58,10 +57,12 @@ def ends(loss_in_parts: bool) -> dict:
     }
 
 
-def build(way: str, mesh: DeviceMesh) -> Model:
-    """The same model, cut in one of three ways."""
+def build(way: str, mesh: DeviceMesh | None) -> Model:
+    """The same model, cut in one of three ways, or whole if there is no mesh."""
     torch.manual_seed(0)
     model = Model().double()
+    if mesh is None:
+        return model
     if way == "tensor":
         plan = PLANS["prepared"]
     else:
@@ -72,31 +73,10 @@ def build(way: str, mesh: DeviceMesh) -> Model:
     return model
 
 
-class Kept(torch.autograd.graph.saved_tensors_hooks):
-    """Counts the bytes that autograd keeps for backward, without the parameters."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.sizes: dict[int, int] = {}  # of each storage
-        self.own = {self.storage(each).data_ptr() for each in model.parameters()}
-        super().__init__(self.pack, lambda value: value)
-
-    @staticmethod
-    def storage(value: Tensor) -> torch.UntypedStorage:
-        local = value.to_local() if isinstance(value, DTensor) else value
-        return local.detach().untyped_storage()
-
-    def pack(self, value: Tensor) -> Tensor:
-        storage = self.storage(value)
-        if storage.data_ptr() not in self.own:
-            self.sizes[storage.data_ptr()] = storage.nbytes()
-        return value
-
-
 def step(way: str, mesh: DeviceMesh) -> dict:
     """One step: equal to one process's, what it sent, and what it kept for backward."""
     tokens, labels = batch(TEXTS)
-    torch.manual_seed(0)
-    expected = Model().double()
+    expected = build(way, None)
     alone = expected(tokens, labels)
     alone.backward()
 
@@ -118,6 +98,21 @@ def step(way: str, mesh: DeviceMesh) -> dict:
     }
 
 
+def train(mesh: DeviceMesh) -> dict:
+    """Three steps of AdamW with sequence parallel, beside one process's, and what one sent."""
+    models = {"alone": build("sequence", None), "cut": build("sequence", mesh)}
+    for model in models.values():
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for number in range(3):
+            optimizer.zero_grad()
+            model(*batch(TEXTS, number)).backward()
+            with Collectives() as seen:
+                optimizer.step()
+    norm = models["cut"].norm.weight.grad
+    gap, _ = compare(models["cut"], models["alone"], weights=True)
+    return {"gap": gap, "totals": seen.totals(), "placement": str(norm.placements[0])}
+
+
 @record
 def main() -> None:
     place = here()
@@ -131,7 +126,7 @@ def main() -> None:
     tokens = TEXTS * CONTEXT
     sizes = {"size": tokens * WIDTH * 8, "logits": tokens * VOCABULARY * 8}  # bytes, float64
     sizes |= {"position": CONTEXT * WIDTH * 8, "tokens": tokens}
-    report("sequence", place, ways=ways, **sizes)
+    report("sequence", place, ways=ways, trained=train(mesh), **sizes)
     dist.destroy_process_group()
 
 

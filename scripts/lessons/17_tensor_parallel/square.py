@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 
 from counter import Collectives
-from cuttable import Model, batch, whole
+from cuttable import Model, batch, compare, whole
 from devices import here, report
 from planned import PLANS
 
@@ -67,18 +66,12 @@ def train(model: Model, part: int, parts: int) -> dict[str, int]:
     return groups
 
 
-def compare(model: Model, expected: Model) -> dict:
-    """The largest relative gap between two models' weights, and what this rank keeps."""
-    gaps = []
-    kept = 0
-    for own, other in zip(model.parameters(), expected.parameters(), strict=True):
-        difference = whole(own.detach()) - other
-        gaps.append((difference.norm() / other.norm()).item())
-        local = own.to_local() if isinstance(own, DTensor) else own
-        kept += local.numel()
+def told(model: Model, expected: Model) -> dict:
+    """How far its weights are from one process's, and what this rank keeps."""
+    gap, kept = compare(model, expected, weights=True)
     query = model.layers[0].attention.query.weight
     local = list(query.to_local().shape)
-    return {"gap": max(gaps), "kept": kept, "query": str(query.placements), "local": local}
+    return {"gap": gap, "kept": kept, "query": str(query.placements), "local": local}
 
 
 def whole_norm(gradients: list[Tensor]) -> float:
@@ -135,11 +128,11 @@ def main() -> None:
     model = build()
     two_d(model, mesh)
     groups = train(model, mesh["dp"].get_local_rank(), mesh["dp"].size())
-    runs["2-D"] = compare(model, expected) | {"groups": groups}
+    runs["2-D"] = told(model, expected) | {"groups": groups}
     hybrid = build()
     shard(hybrid, mesh)
     groups = train(hybrid, place.rank, place.world_size)
-    runs["HSDP"] = compare(hybrid, expected) | {"groups": groups}
+    runs["HSDP"] = told(hybrid, expected) | {"groups": groups}
     clipped = clipping(mesh)
     if place.rank == 0:
         for name, run in runs.items():
