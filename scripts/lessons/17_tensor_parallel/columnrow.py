@@ -46,7 +46,7 @@ class Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(context, gradient: Tensor) -> Tensor:
-        return gradient
+        return gradient  # whole, for each part
 
 
 # endregion
