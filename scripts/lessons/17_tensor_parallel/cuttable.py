@@ -1,0 +1,135 @@
+"""A small language model whose layers can be cut: attention and MLP are modules of their own.
+
+`from cuttable import Kept, Model, batch, compare, whole`
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Replicate
+from torch.nn import functional
+
+VOCABULARY = 128
+CONTEXT = 32  # tokens of one text
+WIDTH = 64  # numbers that describe one token
+HEADS = 4
+
+
+class Attention(nn.Module):
+    """Each token looks at the tokens before it, in several heads side by side."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.head_width = width // heads
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def split(self, x: Tensor) -> Tensor:
+        """(text, token, number) → (text, head, token, number). -1: as many heads as are here."""
+        return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query = self.split(self.query(x))
+        key = self.split(self.key(x))
+        value = self.split(self.value(x))
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class MLP(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(functional.gelu(self.up(x)))
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int = WIDTH, heads: int = HEADS) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = MLP(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Model(nn.Module):
+    """The mean loss of guessing each label."""
+
+    def __init__(self, layers: int = 2) -> None:
+        super().__init__()
+        self.token = nn.Embedding(VOCABULARY, WIDTH)
+        self.position = nn.Embedding(CONTEXT, WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(layers))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+
+    def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.token(tokens) + self.position(places)
+        for layer in self.layers:
+            x = layer(x)
+        logits = self.head(self.norm(x))
+        return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def batch(texts: int, seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Tokens and labels, (texts, CONTEXT) each: the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(VOCABULARY, (texts, CONTEXT), generator=generator)
+    labels = torch.randint(VOCABULARY, (texts, CONTEXT), generator=generator)
+    return tokens, labels
+
+
+def whole(value: Tensor) -> Tensor:
+    """All of a tensor that may be cut, along one dimension of the mesh after the other.
+
+    Every rank has to ask for it.
+    """
+    if not isinstance(value, DTensor):
+        return value
+    placements = list(value.placements)
+    for dimension in range(len(placements)):
+        placements[dimension] = Replicate()
+        value = value.redistribute(placements=placements)
+    return value.to_local()
+
+
+def compare(model: nn.Module, expected: nn.Module, weights: bool = False) -> tuple[float, int]:
+    """The largest relative gap between two models' gradients or weights, and the numbers kept."""
+    gaps = []
+    kept = 0
+    for own, other in zip(model.parameters(), expected.parameters(), strict=True):
+        value = whole(own.detach() if weights else own.grad)
+        goal = other.detach() if weights else other.grad
+        gaps.append(((value - goal).norm() / goal.norm()).item())
+        local = own.to_local() if isinstance(own, DTensor) else own
+        kept += local.numel()
+    return max(gaps), kept
+
+
+class Kept(torch.autograd.graph.saved_tensors_hooks):
+    """Counts the bytes that autograd keeps for backward, without the parameters."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.sizes: dict[int, int] = {}  # of each storage
+        self.own = {self.storage(each).data_ptr() for each in model.parameters()}
+        super().__init__(self.pack, lambda value: value)
+
+    @staticmethod
+    def storage(value: Tensor) -> torch.UntypedStorage:
+        local = value.to_local() if isinstance(value, DTensor) else value
+        return local.detach().untyped_storage()
+
+    def pack(self, value: Tensor) -> Tensor:
+        storage = self.storage(value)
+        if storage.data_ptr() not in self.own:
+            self.sizes[storage.data_ptr()] = storage.nbytes()
+        return value

@@ -1,0 +1,86 @@
+"""Tensor parallel and FSDP on the same layers and batches: how many bytes does a rank send?
+
+Run:  python volume.py
+      torchrun --standalone --nproc-per-node=2 volume.py --texts 2 4 8 16
+"""
+
+import argparse
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import parallelize_module
+
+from counter import Call, Collectives
+from cuttable import CONTEXT, WIDTH, Layer
+from devices import here, report
+from planned import PLANS
+
+LAYERS = 2
+
+
+def sent(calls: list[Call], ranks: int) -> float:
+    """Bytes that one rank sends if every collective goes round a ring."""
+    rounds = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
+    return sum(rounds[call.name] * call.bytes * (ranks - 1) / ranks for call in calls)
+
+
+def tensor_parallel(mesh: DeviceMesh) -> nn.Sequential:
+    model = nn.Sequential(*[Layer() for _ in range(LAYERS)])
+    for layer in model:
+        parallelize_module(layer, mesh, PLANS["prepared"])
+    return model
+
+
+def fsdp(mesh: DeviceMesh) -> nn.Sequential:
+    model = nn.Sequential(*[Layer() for _ in range(LAYERS)])
+    for layer in model:
+        fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    return fully_shard(model, mesh=mesh)
+
+
+def step(model: nn.Sequential, texts: int) -> list[Call]:
+    """The collectives of one step on so many texts."""
+    x = torch.randn(texts, CONTEXT, WIDTH, requires_grad=True)
+    with Collectives() as seen:
+        model(x).square().mean().backward()
+    return seen.calls
+
+
+@record
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, nargs="+", default=[2, 4, 8, 16])
+    args = parser.parse_args()
+    place = here()
+    # gloo and the CPU everywhere: what matters is who sends what.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    ranks = place.world_size
+    mesh = init_device_mesh("cpu", (ranks,))
+    torch.manual_seed(0)
+    ways = {"tensor parallel": tensor_parallel(mesh), "FSDP": fsdp(mesh)}
+
+    volumes: dict[str, list[float]] = {}
+    calls = {}
+    for name, model in ways.items():
+        volumes[name] = []
+        for texts in args.texts:
+            # All ranks of tensor parallel see the whole batch, those of FSDP a part of it.
+            own_texts = texts if name == "tensor parallel" else texts // ranks
+            calls[name] = step(model, own_texts)
+            volumes[name].append(sent(calls[name], ranks) / LAYERS)
+        if place.rank == 0:
+            print(f"{name}: {[call.name for call in calls[name]]}")
+    tokens = [texts * CONTEXT for texts in args.texts]
+    numbers = sum(each.numel() for each in Layer().parameters())
+    facts = {"width": WIDTH, "layers": LAYERS, "numbers": numbers}
+    report("volume", place, tokens=tokens, volumes=volumes, calls=calls, **facts)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
