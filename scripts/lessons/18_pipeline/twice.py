@@ -72,7 +72,8 @@ def main() -> None:
         shares = torch.linalg.lstsq(torch.stack(sides, 1), found[:, None]).solution
         ratios[str(scale)] = shares.flatten().tolist()
     if place.rank == 0:
-        print(f"error of the gradients with scale_grads=True and False: {errors}")
+        for scale, error in errors.items():
+            print(f"scale_grads={scale}: the gradients are off by {error:.1%}")
     report("twice", place, errors=errors, shares=ratios, parts=PARTS)
     dist.destroy_process_group()
 
