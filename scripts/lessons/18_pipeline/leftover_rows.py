@@ -28,17 +28,21 @@ def main() -> None:
     layer = nn.Linear(WIDTH, WIDTH)
     stage = PipelineStage(layer, place.rank, place.world_size, place.device)
     x, y = torch.randn(2, 15, WIDTH)
-    arguments = {0: [x]}.get(place.rank, [])
-    extra = {"target": y} if place.rank == place.world_size - 1 else {}
+    inputs = []
+    extra = {}
+    if place.rank == 0:
+        inputs = [x]
+    if place.rank == place.world_size - 1:
+        extra = {"target": y}
 
     try:
-        Schedule1F1B(stage, n_microbatches=1, loss_fn=mse_loss).step(*arguments, **extra)
+        Schedule1F1B(stage, n_microbatches=1, loss_fn=mse_loss).step(*inputs, **extra)
     except ValueError as error:
         print(f"rank {place.rank}, one micro-batch: {error}\n", end="", flush=True)
     dist.barrier()
 
     # 15 rows in 4 micro-batches: 4, 4, 4 and 3.
-    ScheduleGPipe(stage, n_microbatches=4, loss_fn=mse_loss).step(*arguments, **extra)
+    ScheduleGPipe(stage, n_microbatches=4, loss_fn=mse_loss).step(*inputs, **extra)
     report("leftover_rows", place)
     dist.destroy_process_group()
 

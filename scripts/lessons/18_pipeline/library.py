@@ -109,10 +109,12 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, parts: int, place
 
     saved = Saved({weight.untyped_storage().data_ptr() for weight in own.parameters()})
     losses: list[Tensor] = []
-    inputs = [x] if 0 in numbers else []  # only the first stage gets the batch,
-    extra = (
-        {"target": y, "losses": losses} if count - 1 in numbers else {}
-    )  # only the last the rest
+    inputs = []
+    extra = {}
+    if 0 in numbers:  # the first stage gets the batch
+        inputs = [x]
+    if count - 1 in numbers:  # the last stage computes the losses
+        extra = {"target": y, "losses": losses}
     with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda kept: kept.tensor):
         schedule.step(*inputs, **extra)
 
