@@ -4,7 +4,6 @@ Run:  torchrun --standalone --nproc-per-node=2 library.py
 """
 
 import copy
-from argparse import ArgumentParser
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -19,6 +18,7 @@ from devices import Place, here, report
 
 LAYERS = 8
 WIDTH = 128
+PARTS = 8  # micro-batches in a batch
 ROWS = 64  # in a micro-batch
 SCHEDULES = {
     "GPipe": pipelining.ScheduleGPipe,
@@ -91,7 +91,7 @@ def watch(stage: pipelining.PipelineStage, actions: list[tuple[int, str, int]]) 
     stage.backward_weight_one_chunk = watched(stage.backward_weight_one_chunk, "W")
 
 
-def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, parts: int, place: Place) -> dict:
+def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, place: Place) -> dict:
     """One step of one schedule: the order of this rank's actions, saved bytes, gradients."""
     numbers = stages_of(name, place.rank, place.world_size)
     count = place.world_size * len(numbers)
@@ -105,7 +105,7 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, parts: int, place
         stages.append(pipelining.PipelineStage(part, number, count, place.device))
         watch(stages[-1], actions)
     given = stages[0] if name in ONE_STAGE else stages
-    schedule = SCHEDULES[name](given, n_microbatches=parts, loss_fn=mse_loss)
+    schedule = SCHEDULES[name](given, n_microbatches=PARTS, loss_fn=mse_loss)
 
     saved = Saved({weight.untyped_storage().data_ptr() for weight in own.parameters()})
     losses: list[Tensor] = []
@@ -128,9 +128,6 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, parts: int, place
 
 @record
 def main() -> None:
-    parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", type=int, default=8, help="micro-batches")
-    args = parser.parse_args()
     place = here()._replace(device=torch.device("cpu"))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
@@ -138,16 +135,16 @@ def main() -> None:
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
     model = nn.Sequential(*layers).double()
-    x, y = torch.randn(2, args.parts * ROWS, WIDTH, dtype=torch.float64)
+    x, y = torch.randn(2, PARTS * ROWS, WIDTH, dtype=torch.float64)
     loss = mse_loss(model(x), y)
     loss.backward()  # what one process does
 
     runs = {}
     for name in SCHEDULES:
         if V_WORKS or name not in V_SHAPED:
-            runs[name] = run(name, model, x, y, args.parts, place)
+            runs[name] = run(name, model, x, y, place)
     if place.rank == 0:
-        print(f"{len(runs)} schedules, {args.parts} micro-batches of {ROWS} rows")
+        print(f"{len(runs)} schedules, {PARTS} micro-batches each")
     report("library", place, runs=runs, loss=loss.item())
     dist.destroy_process_group()
 
