@@ -18,20 +18,23 @@ SIZES = [(ranks, parts) for ranks in (1, 2, 3, 5) for parts in (1, 2, 3, 8)]
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory) -> list[list[dict]]:
-    """Each run of pipeline.py on three ranks: what every rank reported of it."""
+def reports(tmp_path_factory) -> list[dict]:
+    """What three ranks reported of pipeline.py."""
     folder = tmp_path_factory.mktemp("three")
     options = ["--parts", "2", "6", "--rounds", "2", "--rows", "24"]
-    reports = launch(folder, 3, str(rooms.program("pipeline")), *options).reports("pipeline", 3)
-    runs = list(zip(*[report["runs"] for report in reports], strict=True))
-    assert [run[0]["parts"] for run in runs] == [2, 2, 6, 6]
-    for run in runs:
-        assert abs(run[2]["loss"] / reports[2]["loss"] - 1) <= 1e-12
-    return runs
+    return launch(folder, 3, str(rooms.program("pipeline")), *options).reports("pipeline", 3)
 
 
-def test_three_ranks_get_the_gradients_of_one_process(three) -> None:
+@pytest.fixture(scope="module")
+def three(reports) -> list[tuple[dict, ...]]:
+    """Each run: what every rank reported of it."""
+    return list(zip(*[report["runs"] for report in reports], strict=True))
+
+
+def test_three_ranks_get_the_gradients_of_one_process(reports, three) -> None:
+    assert [run[0]["parts"] for run in three] == [2, 2, 6, 6]
     for run in three:
+        assert abs(run[2]["loss"] / reports[2]["loss"] - 1) <= 1e-12
         assert max(own["gap"] for own in run) <= 1e-12
 
 
