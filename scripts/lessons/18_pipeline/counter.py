@@ -70,9 +70,14 @@ def collective(func) -> str | None:
     return next((name for begin, name in NAMES.items() if own_name.startswith(begin)), None)
 
 
+def tensors(values: object) -> list[torch.Tensor]:
+    """All tensors in `values`, which may be a tensor or lists of them."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
 def size(values: object) -> int:
-    """Bytes of all tensors in `values`, which may be a tensor or lists of them."""
-    return sum(leaf.nbytes for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
+    """Bytes of all tensors in `values`."""
+    return sum(tensor.nbytes for tensor in tensors(values))
 
 
 def members(values: list) -> tuple[int, ...]:
@@ -101,7 +106,7 @@ class Collectives(TorchDispatchMode):
         name = collective(func)
         if name:
             values = [*args, *kwargs.values()]
-            sizes = [size(value) for value in values if size(value)]
+            sizes = [size(value) for value in values if tensors(value)]
             whole = sizes[-1] if name == "all_to_all" else max([*sizes, size(output)])
             self.calls.append(Call(name, whole, members(values)))
         return output
