@@ -1,0 +1,94 @@
+"""The messages of a pipeline without its computing: what if each send waits until it has arrived?
+
+Meant to fail with two ranks or more, after some seconds of silence; with --own it uses your `post`.
+
+Run:  torchrun --standalone --nproc-per-node=2 crossing.py
+      torchrun --standalone --nproc-per-node=2 crossing.py --own
+"""
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import Place, here, report
+from pipeline import order
+
+PARTS = 4
+SIZE = 1000  # numbers in a message
+
+
+def wait_and_post(tensor: Tensor, to: int, group: dist.ProcessGroup, sent: list) -> None:
+    """Send a tensor. `dist.send` returns when the other rank has taken it."""
+    dist.send(tensor, to, group)
+
+
+def post(tensor: Tensor, to: int, group: dist.ProcessGroup, sent: list) -> None:
+    """Send a tensor without waiting. `sent` holds what is waited for in the end."""
+    # BEGIN SOLUTION
+    sent.append(dist.isend(tensor, to, group))
+    # STUB dist.send(tensor, to, group)
+    # END SOLUTION
+
+
+def trade(schedule: str, post: Callable, place: Place, group: dist.ProcessGroup) -> list[str]:
+    """All messages of one step; the names of those that have arrived here."""
+    arrived = []
+    sent = []
+    for kind, i in order(schedule, place.rank, place.world_size, PARTS):
+        direction = 1 if kind == "F" else -1
+        source = place.rank - direction
+        to = place.rank + direction
+        doing = ""
+        try:
+            if 0 <= source < place.world_size:
+                doing = f"waits for {kind}{i} from rank {source}"
+                message = torch.empty(SIZE)
+                dist.recv(message, source, group)
+                arrived.append(f"{kind}{int(message[-1])}")
+            if 0 <= to < place.world_size:
+                doing = f"sends {kind}{i} to rank {to}"
+                post(torch.full((SIZE,), float(i)), to, group, sent)
+        except RuntimeError as error:
+            raise RuntimeError(f"{schedule}, rank {place.rank} {doing}: {error}") from None
+    for message in sent:
+        message.wait()
+    return arrived
+
+
+@record
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--limit", type=float, default=5, help="seconds to wait for a message")
+    parser.add_argument("--own", action="store_true", help="use the exercise's function")
+    args = parser.parse_args()
+    place = here()
+    # gloo everywhere: the messages read the same with and without GPUs.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    arrived = {}
+    said = ""
+    for schedule in ["GPipe", "1F1B"]:
+        # All ranks are here: from now on, little patience.
+        group = dist.new_group(timeout=timedelta(seconds=args.limit))
+        dist.barrier()
+        try:
+            arrived[schedule] = trade(schedule, post if args.own else wait_and_post, place, group)
+        except RuntimeError as error:
+            said = str(error)
+            print(f"{said}\n", end="", flush=True)
+            if not args.own:
+                time.sleep(1)  # for the other rank, which is about to say the same
+                raise
+        if place.rank == 0 and not said:
+            print(f"{schedule}: all messages have arrived", flush=True)
+    report("crossing", place, arrived=arrived, said=said)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

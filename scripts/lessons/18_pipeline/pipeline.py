@@ -1,0 +1,149 @@
+"""One model, cut between its layers: each rank holds one stage, and a batch passes in parts.
+
+The two schedules, GPipe and 1F1B, differ only in the order of the forward passes (F) and the
+backward passes (B) on each rank. Every message carries its sender's clock.
+
+Run:  python pipeline.py
+      torchrun --standalone --nproc-per-node=2 pipeline.py
+      torchrun --standalone --nproc-per-node=4 pipeline.py --parts 1 4 16
+"""
+
+import time
+from argparse import ArgumentParser
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.functional import mse_loss
+
+from devices import Place, here, report
+from dials import Action, Clock
+
+LAYERS = 8
+WIDTH = 256
+
+
+def order(schedule: str, rank: int, ranks: int, parts: int) -> list[Action]:
+    """What this rank does in one step, from first to last."""
+    forwards = [("F", i) for i in range(parts)]
+    backwards = [("B", i) for i in range(parts)]
+    if schedule == "GPipe":
+        return forwards + backwards
+    # 1F1B: some forward passes ahead, one for each rank that comes after. Then in turns.
+    ahead = min(ranks - 1 - rank, parts)
+    actions = forwards[:ahead]
+    for pair in zip(forwards[ahead:], backwards, strict=False):
+        actions += pair
+    return actions + backwards[parts - ahead :]
+
+
+def send(tensor: Tensor, to: int, clock: Clock) -> dist.Work:
+    """Send a tensor, and the clock behind it. Do not wait until it has arrived."""
+    message = torch.cat([tensor.detach().flatten(), clock.now])
+    return dist.isend(message, to)
+
+
+def receive(like: Tensor, source: int, clock: Clock) -> Tensor:
+    """Wait for a tensor of this shape. If its sender's clock is ahead of mine, mine jumps there."""
+    message = torch.empty(like.numel() + 2, dtype=like.dtype)
+    dist.recv(message, source)
+    clock.now = torch.maximum(clock.now, message[-2:])
+    return message[:-2].view_as(like)
+
+
+def step(
+    stage: nn.Module, batch: Tensor, target: Tensor, actions: list, place: Place, clock: Clock
+) -> tuple[float, int]:
+    """The gradients of one batch: its loss, and the most micro-batches that were alive at once."""
+    parts = len(actions) // 2
+    x_parts = batch.chunk(parts)
+    targets = target.chunk(parts)
+    last = place.rank == place.world_size - 1
+    alive = {}  # micro-batch → the stage's input and output, which its backward pass needs
+    most = 0
+    loss = 0.0
+    sent = []
+    for kind, i in actions:
+        if kind == "F":
+            x = x_parts[i]
+            if place.rank > 0:
+                x = receive(x, place.rank - 1, clock)
+            x.requires_grad_()
+            y = clock.run((kind, i), stage, x)
+            alive[i] = (x, y)
+            most = max(most, len(alive))
+            if not last:
+                sent.append(send(y, place.rank + 1, clock))
+        else:
+            x, y = alive.pop(i)
+            if last:
+                share = mse_loss(y, targets[i]) / parts  # of the loss, which is a mean
+                (gradient,) = torch.autograd.grad(share, y)
+                loss += share.item()
+            else:
+                gradient = receive(y, place.rank + 1, clock)
+            clock.run((kind, i), y.backward, gradient)
+            if place.rank > 0:
+                sent.append(send(x.grad, place.rank - 1, clock))
+    for message in sent:
+        message.wait()
+    return loss, most
+
+
+def largest(tensor: Tensor) -> float:
+    return tensor.abs().max().item()
+
+
+@record
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--rounds", type=int, default=3, help="of which the clock keeps the best")
+    parser.add_argument("--rows", type=int, default=2048, help="in a batch")
+    args = parser.parse_args()
+    place = here()
+    torch.set_num_threads(1)  # a rank computes in one thread, the one whose seconds are counted
+    # gloo everywhere: the stages are on the CPU, because the clock counts CPU seconds.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(LAYERS)]
+    model = nn.Sequential(*layers).double()
+    batch, target = torch.randn(2, args.rows, WIDTH, dtype=torch.float64)
+
+    begin = LAYERS * place.rank // place.world_size
+    end = LAYERS * (place.rank + 1) // place.world_size
+    stage = model[begin:end]
+    whole_loss = mse_loss(model(batch), target)  # what one process would do
+    whole = torch.autograd.grad(whole_loss, list(stage.parameters()))
+
+    runs = []
+    for parts in args.parts:
+        for schedule in ["GPipe", "1F1B"]:
+            actions = order(schedule, place.rank, place.world_size, parts)
+            shortest: dict[str, float] = {}
+            for _ in range(args.rounds):
+                stage.zero_grad()
+                clock = Clock(shortest)
+                dist.barrier()
+                began = time.perf_counter()
+                loss, most = step(stage, batch, target, actions, place, clock)
+                wall = time.perf_counter() - began
+
+            pairs = zip(stage.parameters(), whole, strict=True)
+            gaps = [
+                ((own.grad - full).abs().max() / full.abs().max()).item() for own, full in pairs
+            ]
+            run = {"schedule": schedule, "parts": parts, "most": most, "gap": max(gaps)}
+            run |= {"now": clock.now.tolist(), "busy": clock.busy.tolist(), "wall": wall}
+            runs.append(run | {"loss": loss, "spans": clock.spans})
+    if place.rank == 0:
+        print(f"{len(layers)} layers on {place.world_size} ranks, {args.rounds} rounds of each run")
+    report("pipeline", place, runs=runs, loss=whole_loss.item())
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""What one rank hands to the others in a step: pipeline, tensor parallel, and FSDP.
+
+Run:  torchrun --standalone --nproc-per-node=2 wires.py
+"""
+
+import copy
+from argparse import ArgumentParser
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+from counter import Call, Collectives
+from devices import Place, here, report
+from dials import Clock
+from pipeline import order, step
+
+LAYERS = 4
+WIDTH = 64
+
+
+class Block(nn.Module):
+    """Two matrices, as behind the attention of a transformer; no biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Linear(WIDTH, 4 * WIDTH, bias=False)
+        self.narrow = nn.Linear(4 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.narrow(torch.tanh(self.wide(x)))
+
+
+def on_wires(calls: list[Call]) -> int:
+    """Bytes that this rank sends in all, if the collectives go around a ring."""
+    total = 0
+    for call in calls:
+        ranks = len(call.ranks)
+        whole = call.bytes * (ranks - 1) / ranks
+        shares = {"send": call.bytes, "recv": 0, "all_reduce": 2 * whole}
+        total += shares.get(call.name, whole)  # all_gather, reduce_scatter
+    return round(total)
+
+
+def count(way: str, model: nn.Sequential, x: Tensor, place: Place) -> dict:
+    """The messages of one step: how many of each kind, and how many bytes this rank sends."""
+    model = copy.deepcopy(model)
+    mesh = init_device_mesh("cpu", (place.world_size,))
+    if way == "pipeline":
+        size = LAYERS // place.world_size
+        stage = model[size * place.rank : size * (place.rank + 1)]
+        actions = order("1F1B", place.rank, place.world_size, 4)
+        with Collectives() as seen:
+            step(stage, x, torch.zeros_like(x), actions, place, Clock({}))
+    else:
+        for block in model:
+            if way == "tensor":
+                plan = {"wide": ColwiseParallel(), "narrow": RowwiseParallel()}
+                parallelize_module(block, mesh, plan)
+            else:
+                fully_shard(block, mesh=mesh)
+        if way == "tensor":  # every rank has all rows, as inside a larger model
+            own = x.clone().requires_grad_()
+        else:
+            fully_shard(model, mesh=mesh)
+            own = x.chunk(place.world_size)[place.rank]
+        with Collectives() as seen:
+            model(own).square().mean().backward()
+    return {"totals": seen.totals(), "bytes": on_wires(seen.calls)}
+
+
+@record
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[128, 512], help="in a batch")
+    args = parser.parse_args()
+    place = here()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    torch.manual_seed(0)
+    model = nn.Sequential(*[Block() for _ in range(LAYERS)]).double()
+    parameters = sum(weight.numel() for weight in model[0].parameters())
+
+    counts = {}
+    for rows in args.rows:
+        x = torch.randn(rows, WIDTH, dtype=torch.float64)
+        ways = ["pipeline", "tensor", "FSDP"]
+        counts[rows] = {way: count(way, model, x, place) for way in ways}
+    if place.rank == 0:
+        for rows, ways in counts.items():
+            sizes = {way: f"{found['bytes']:,}" for way, found in ways.items()}
+            print(f"{rows} rows, bytes that rank 0 sends: {sizes}")
+    facts = {"layers": LAYERS, "width": WIDTH, "parameters": parameters}
+    report("wires", place, counts=counts, **facts)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
