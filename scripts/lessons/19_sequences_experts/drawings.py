@@ -55,7 +55,7 @@ def draw_steps(works: dict[str, list[list[int]]]) -> None:
         for blocks in zip(*ranks, strict=True):
             longest = max(blocks)
             for rank, count in enumerate(blocks):
-                ax.barh(rank, longest, left=begin, **WAITING)
+                ax.barh(rank, longest, left=begin, label="waiting", **WAITING)
                 ax.barh(rank, count, left=begin, color=RANKS[rank], edgecolor="white")
             begin += longest
             ax.axvline(begin, color="black", linewidth=0.8)
@@ -64,7 +64,7 @@ def draw_steps(works: dict[str, list[list[int]]]) -> None:
         ax.set(title=title)
         ax.invert_yaxis()
     axes[-1].set(xlabel="blocks of scores, one after another")
-    figure.legend(handles=[Patch(label="waiting", **WAITING)], loc="outside lower center")
+    legend(figure)
 
 
 def draw_ways(sent: dict[str, dict[str, list[float]]]) -> None:
@@ -75,7 +75,7 @@ def draw_ways(sent: dict[str, dict[str, list[float]]]) -> None:
         gradients = [each[1] / 1e6 for each in ways.values()]
         ax.barh(list(ways), activations, color=BLUE, label="activations")
         ax.barh(list(ways), gradients, left=activations, color=ORANGE, label="gradients of weights")
-        ax.set(title=shape.replace(" the ", "\n"), xlabel="MB sent")
+        ax.set(title=shape.replace("the ", "the\n"), xlabel="MB sent")
         ax.invert_yaxis()
     axes[0].set_yticks(range(len(ways)), list(ways))
     legend(figure)

@@ -5,7 +5,7 @@ plan(MODEL, tensor=8, sequence=8, pipeline=1, data=8)
 The assumptions: computing in 16 bits, Adam in fp32, FSDP over the data and sequence ranks (lesson
 16), checkpoints (a layer keeps its input alone, backward computes the rest again), norms cut along
 the positions inside tensor parallel (lesson 17), as many micro-batches in flight as pipeline stages
-(lesson 18).
+(lesson 18). What is not tensor parallel counts as messages between machines.
 """
 
 from typing import NamedTuple
