@@ -5,17 +5,28 @@ arithmetic of the plan on paper.
 """
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import launch
 
 import balance
 import mixture
 import onpaper
 import rooms
+from devices import Place
 
 RING = f"{rooms.program('sequence')} --positions 48 --layouts contiguous zigzag"
+
+
+@pytest.fixture
+def alone() -> Iterator[Place]:
+    """A process group of one rank."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield Place(0, 0, 1, torch.device("cpu"), "gloo")
+    dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +79,13 @@ def test_the_balance_loss_is_the_sum_of_shares_times_probabilities(monkeypatch) 
     assert probabilities.grad[0].tolist() == pytest.approx([0.5, 0.25, 0.25, 0])
 
 
-def test_ranks_train_their_experts_as_one_process_does(tmp_path) -> None:
-    runs = []
-    for ranks in (1, 2):
-        folder = tmp_path / str(ranks)
-        folder.mkdir()
-        command = [str(rooms.program("balance")), "--steps", "12"]
-        runs.append(launch(folder, ranks, *command).reports("balance", ranks)[0]["runs"])
-    for name in ("alone", "balanced"):
-        assert runs[1][name]["losses"] == pytest.approx(runs[0][name]["losses"], rel=1e-4)
-        assert runs[1][name]["loads"] == runs[0][name]["loads"]
+def test_ranks_train_their_experts_as_one_process_does(tmp_path, alone: Place) -> None:
+    command = [str(rooms.program("balance")), "--steps", "12"]
+    runs = launch(tmp_path, 2, *command).reports("balance", 2)[0]["runs"]
+    for name, weight in (("alone", 0.0), ("balanced", balance.WEIGHT)):
+        wanted = balance.train(weight, 12, alone)
+        assert runs[name]["losses"] == pytest.approx(wanted["losses"], rel=1e-4)
+        assert runs[name]["loads"] == wanted["loads"]
 
 
 def test_four_ranks_have_one_expert_each(tmp_path) -> None:
