@@ -18,7 +18,7 @@ import onpaper
 import rooms
 from devices import Place
 
-RING = f"{rooms.program('sequence')} --positions 48 --layouts contiguous zigzag"
+RING = f"{rooms.program('attention')} --positions 48 --layouts contiguous zigzag"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def alone() -> Iterator[Place]:
 def three(tmp_path_factory) -> list[dict]:
     """What three ranks reported of the ring, with both layouts."""
     folder = tmp_path_factory.mktemp("three")
-    reports = launch(folder, 3, *RING.split()).reports("sequence", 3)
+    reports = launch(folder, 3, *RING.split()).reports("attention", 3)
     return [report["runs"] for report in reports]
 
 

@@ -4,7 +4,7 @@ After Liu et al., "Ring Attention with Blockwise Transformers" (arXiv:2310.01889
 A rank's tensors have the shape [2 chunks, …, positions of a chunk, numbers of a head]; between
 them may be sequences and heads. `layout(rank, world_size)` tells which two chunks a rank holds.
 
-Import it: sequence.py launches it.
+Import it: attention.py launches it.
 """
 
 import math

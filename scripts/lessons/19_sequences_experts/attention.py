@@ -1,7 +1,7 @@
 """Ring attention, forward and backward, against attention in one process.
 
-Run:  python sequence.py
-      torchrun --standalone --nproc-per-node=2 sequence.py --layouts contiguous zigzag
+Run:  python attention.py
+      torchrun --standalone --nproc-per-node=2 attention.py --layouts contiguous zigzag
 """
 
 from argparse import ArgumentParser
@@ -86,7 +86,7 @@ def main() -> None:
         if place.rank == 0:
             errors = [f"{key} {value:.0e}" for key, value in runs[name]["difference"].items()]
             print(f"{name}: rank 0 differs from one process by", ", ".join(errors))
-    report("sequence", place, shape=[HEADS, args.positions, SIZE], runs=runs)
+    report("attention", place, shape=[HEADS, args.positions, SIZE], runs=runs)
     dist.destroy_process_group()
 
 
