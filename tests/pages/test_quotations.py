@@ -61,7 +61,8 @@ torch.distributed.elastic.multiprocessing.errors torch.distributed.run torch.dis
 torch.distributed.elastic.rendezvous.dynamic_rendezvous torch.distributed.fsdp
 torch.distributed.checkpoint.format_utils torch.distributed.checkpoint.state_dict
 torch.distributed.tensor torch.distributed.tensor.parallel torch.distributed.device_mesh
-torch.distributed.pipelining
+torch.distributed.pipelining torch.distributed._functional_collectives
+torch.distributed.tensor.experimental
 torch.multiprocessing torch.serialization torch._dynamo torch._dynamo.config
 torch._inductor.config torch.compiler torch.backends.cuda torch.backends.cudnn torch._logging
 """,
