@@ -9,7 +9,7 @@
 #SBATCH --requeue
 
 # All ranks meet on the first node of the list. The port differs from job to job.
-export MASTER_ADDR=${MASTER_ADDR:-$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)}
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 # One rank a node, so it has all cores of the task.
 export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK

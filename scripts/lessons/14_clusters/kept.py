@@ -14,8 +14,9 @@ LINKS = {
     "0.1 Gbit/s": {262144: 21.434, 1048576: 87.118, 4194304: 350.537, 16777216: 1405.426},
 }
 
-# job.sh with lives.py on two nodes of Slurm 22.05.8 (SlurmdTimeout=5). All that ran on node2 was
-# killed, slurmd included. Seconds since sbatch → what Slurm said.
+# job.sh on two nodes of Slurm 22.05.8, with longer pauses in lives.py. All that ran on node2 was
+# killed, slurmd included. Two settings make Slurm quicker than usual: SlurmdTimeout=5, and
+# cred_expire=5, which is how long a requeued job waits at least. Seconds since sbatch → event.
 TIMELINE = {
     2.3: "both nodes are free: the job runs",
     20.7: "everything on node2 is killed",
