@@ -21,8 +21,9 @@ def main() -> None:
     args = parser.parse_args()
     place = here()
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    # A rank can wait here longer than any time limit of its group. This ends the process.
-    faulthandler.dump_traceback_later(3 * args.limit, exit=True)
+    # A rank can wait longer than any time limit of its group: then this ends the process.
+    # The others have time enough to fail first, on a busy machine too.
+    faulthandler.dump_traceback_later(args.limit + 20, exit=True)
 
     if place.rank < 2:
         pair = dist.new_group([0, 1])  # the mistake: rank 2 does not call
