@@ -86,7 +86,7 @@ def note(name: str, step: int, place: Place) -> None:
 
 
 def leave(place: Place) -> None:
-    """As if the power of this machine failed: its agent and its ranks end, without a word."""
+    """This machine crashes: its agent and its ranks end, without a word."""
     if place.local_rank == 0:
         os.kill(AGENT, signal.SIGKILL)
     while os.getppid() == AGENT:  # the agent first, or it would start its ranks again

@@ -47,6 +47,8 @@ def work(number: float) -> dict:
 @record
 def main() -> None:
     place = here()
+    # A new store for each life: in the old one, new ranks may find the addresses of dead ones.
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     keep = Keep()
     metrics.configure(keep)
     lines = io.StringIO()
