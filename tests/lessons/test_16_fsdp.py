@@ -236,8 +236,9 @@ def test_words_are_compared_without_their_order() -> None:
 
 def tiny_t5(folder: Path) -> None:
     """A T5 with a few numbers, and a tokenizer that knows a few words."""
-    transformers = pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
+    why = "not passed, but not tried: the T5 of Hugging Face needs the package transformers"
+    transformers = pytest.importorskip("transformers", reason=why)
+    tokenizers = pytest.importorskip("tokenizers", reason=why)
     words = ["<pad>", "</s>", "<unk>", "return", "the", "summarize", "list", ":"]
     numbers = {word: number for number, word in enumerate(words)}
     plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token="<unk>"))

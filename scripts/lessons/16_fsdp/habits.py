@@ -1,23 +1,21 @@
 """Four habits from DDP, under FSDP: clipping, a scaler, a whole state dict, and a start from one.
 
-Run:  python habits.py
-      torchrun --standalone --nproc-per-node=2 habits.py
+Run:  python prefetch.py
+      torchrun --standalone --nproc-per-node=2 prefetch.py
 """
 
 import torch
-import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
     set_model_state_dict,
 )
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from decoder import Decoder
-from devices import Place, here, report, start
+from devices import Place
 from versus import batches, make, shard, whole
 
 
@@ -60,14 +58,8 @@ def empty(mesh: DeviceMesh, place: Place) -> Decoder:
     return model.to_empty(device=place.device)
 
 
-@record
-def main() -> None:
-    place = here()
-    if place.backend == "gloo":
-        place = place._replace(device=torch.device("cpu"))  # also where ranks share a GPU
-    start(place)
-    mesh = init_device_mesh(place.device.type, (place.world_size,))
-
+def tried(place: Place, mesh: DeviceMesh) -> dict:
+    """What became of each habit."""
     norms = {
         "FSDP": clip(shard(make(place), mesh), place, place.world_size),
         "one process": clip(make(place), place, ranks=1),
@@ -84,9 +76,4 @@ def main() -> None:
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_model_state_dict(copy, state if place.rank == 0 else {}, options=options)
     back = (whole(copy) - whole(model)).abs().max().item()
-    report("habits", place, norms=norms, scaled=scaled, entries=len(state), back=back)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+    return {"norms": norms, "scaled": scaled, "entries": len(state), "back": back}

@@ -78,11 +78,11 @@ def account(way: str, place: Place) -> dict:
         return gradients
 
     gradients = step()
-    step()  # DDP orders its buckets anew in the second step
     states = [value for state in own.state.values() for value in state.values()]
     kept = {"parameters": size(model.parameters()), "Adam": size(states)}
     resting = sum(kept.values())
     if not way.startswith("FSDP"):
+        step()  # DDP orders its buckets anew in the second step
         resting += gradients  # they live in DDP's buckets, which stay
     peak = tracked(model, own, step, place.device)
     return kept | {

@@ -1,6 +1,6 @@
 """In which order does FSDP send and compute? What do several passes before an update send?
 
-And how long is a step, next to DDP?
+How long is a step, next to DDP? And do four habits from DDP still work (`habits.py`)?
 
 Run:  python prefetch.py
       torchrun --standalone --nproc-per-node=2 prefetch.py
@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from counter import Collectives
 from decoder import WORDS, Decoder
 from devices import Place, here, report, start
+from habits import tried
 from stopwatch import in_turns
 from versus import shard
 
@@ -99,7 +100,8 @@ def main() -> None:
     if place.rank == 0:
         rounds = len(seconds["DDP"])
         print(f"{len(orders['as it is'])} events in a step; three ways timed in {rounds} rounds")
-    report("prefetch", place, orders=orders, passes=passes, seconds=seconds)
+    habits = tried(place, mesh)
+    report("prefetch", place, orders=orders, passes=passes, seconds=seconds, habits=habits)
     dist.destroy_process_group()
 
 
