@@ -24,7 +24,7 @@ TOKENS = 4 * WIDTH  # in one step, of all ranks: then both ways send the same nu
 
 
 def add_up(part: Tensor, place: Place) -> Tensor:
-    """The sum over all ranks. Nothing else can be computed in the meantime."""
+    """The sum over all ranks. This rank computes nothing in the meantime."""
     total = part.clone()
     with phase("waiting", place):
         dist.all_reduce(total)
