@@ -4,6 +4,8 @@ Run:  python experts.py
       torchrun --standalone --nproc-per-node=2 experts.py
 """
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -89,11 +91,11 @@ def wrapped(spare: bool, place: Place) -> list[float]:
     return [each.item() for each in weights]
 
 
-def refusal(rows: int, give: list[int] | None, place: Place) -> str:
-    """What torch says to an all-to-all of so many rows that every rank calls with these sizes."""
-    tensor = torch.zeros(rows, device=place.device)
+def refusal(rows: int, give: list[int] | None, group: dist.ProcessGroup) -> str:
+    """What gloo says to an all-to-all of so many rows that every rank calls with these sizes."""
+    tensor = torch.zeros(rows)
     try:
-        dist.all_to_all_single(torch.empty_like(tensor), tensor, give, give)
+        dist.all_to_all_single(torch.empty_like(tensor), tensor, give, give, group=group)
         return ""
     except (RuntimeError, ValueError) as error:
         return str(error).splitlines()[0]
@@ -109,10 +111,12 @@ def main() -> None:
         if place.rank == 0:
             print(f"top-{top}: rank 0 differs by", runs[f"top-{top}"]["difference"])
     ddp = {"DDP": wrapped(False, place), "DDP, experts left out": wrapped(True, place)}
+    # Without sizes, nccl does not check whether the ranks can share the rows equally; gloo does.
+    gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
     uneven = 2 * place.world_size + 1
     refused = {
-        "no sizes": refusal(uneven, None, place),
-        "wrong sizes": refusal(uneven, [2] * place.world_size, place),
+        "no sizes": refusal(uneven, None, gloo),
+        "wrong sizes": refusal(uneven, [2] * place.world_size, gloo),
     }
     report("experts", place, runs=runs, ddp=ddp, refused=refused, width=WIDTH)
     dist.destroy_process_group()
