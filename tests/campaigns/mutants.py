@@ -202,7 +202,7 @@ def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, s
             (folder / match[1]).write_text(broken(text, mutant) if changed else text)
         elif "parameters" in tags(cell):
             cells.append(with_parameters(cell.source, quick))
-        else:
+        elif "hand-in" not in tags(cell):  # which the build completes
             cells.append(cell.source)
     if not (folder / mutant.program).exists():
         raise ValueError(f"{mutant.place}: the lesson does not write {mutant.program}")
