@@ -65,6 +65,20 @@ class DropMessages(SphinxTransform):
                     output.parent.remove(output)
 
 
+class NameLanguages(SphinxTransform):
+    """A file that is no Python is not coloured as Python: a script as one, others not at all."""
+
+    default_priority = 706
+
+    def apply(self) -> None:
+        for cell in list(self.document.findall(is_cell)):
+            name = written(cell)
+            if name and not name.endswith(".py"):
+                language = "bash" if name.endswith(".sh") else "text"
+                for block in cell.findall(nodes.literal_block):
+                    block["language"] = language
+
+
 class FoldFiles(SphinxTransform):
     """Fold the source of cells that may stay closed; files in a row make one fold."""
 
@@ -120,6 +134,7 @@ class FoldOutputs(SphinxTransform):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_transform(DropMessages)
+    app.add_transform(NameLanguages)
     app.add_transform(FoldFiles)
     app.add_transform(FoldOutputs)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
