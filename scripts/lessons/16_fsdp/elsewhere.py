@@ -1,7 +1,7 @@
-"""Two ranks train with FSDP and save. Four ranks go on, and one alone. Do all of them agree?
+"""Two ranks train with FSDP and save. More ranks go on, and one alone. Do all of them agree?
 
 Run:  python elsewhere.py
-      torchrun --standalone --nproc-per-node=4 elsewhere.py
+      torchrun --standalone --nproc-per-node=3 elsewhere.py
 """
 
 import shutil
