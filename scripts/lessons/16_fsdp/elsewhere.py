@@ -57,7 +57,7 @@ def sharded(place: Place, ranks: int) -> tuple[nn.Module, Optimizer]:
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"))
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     # gloo, on the CPU: files are written from there anyway.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     # It warns of a load without the others, which is meant here.
