@@ -3,7 +3,8 @@
 `run.py --forked` puts a cell before and one after each ordinary launch of a notebook. torchrun
 reads its own options from the environment: with PET_RUN_PATH=1 it runs the program by runpy, in
 processes that it forks with PET_START_METHOD=fork. That is for tests alone: `make run` and `make
-outputs` start each rank as readers do.
+outputs` start each rank as readers do. The launch finds `scripts/forked/torchrun` ahead of its own:
+there no rank begins before the last one is forked, since one that is forked later could hang.
 
 A forked rank shares with torchrun, and so with the other ranks, what torch read from the
 environment while it was imported, and Python's hash seed: all ranks walk through a set of strings
@@ -12,6 +13,7 @@ in one order. So some launches stay plain, and one whole lesson.
 
 import os
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
+TORCHRUN = Path(__file__).resolve().with_name("forked")  # the folder of the torchrun that forks
 FORKED = "forked"  # the tag of the cells that we put in
 LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
 
@@ -43,10 +46,16 @@ _os.environ |= {settings!r} if "OMP_NUM_THREADS" in _os.environ else {{}}"""
 AFTER = "_os.environ |= {settings!r}"
 
 
+def programs() -> str:
+    """Where a launch finds programs, those of this Python first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
 def fork(folder: Path) -> dict[str, str]:
     """The environment in which torchrun forks the ranks of a program that lies in this folder."""
     paths = [str(folder.absolute()), os.environ.get("PYTHONPATH", "")]
     return {
+        "PATH": os.pathsep.join([str(TORCHRUN), programs()]),
         "PET_RUN_PATH": "1",
         "PET_START_METHOD": "fork",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),  # runpy finds nothing beside a program
@@ -57,6 +66,7 @@ def fork(folder: Path) -> dict[str, str]:
 def plain() -> dict[str, str]:
     """The same variables as they were: torchrun starts a Python for each rank."""
     return {
+        "PATH": programs(),
         "PET_RUN_PATH": "0",
         "PET_START_METHOD": "spawn",
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),

@@ -140,28 +140,58 @@ def ends_exercise(cell: NotebookNode, changed: dict[str, str]) -> bool:
     return cell.cell_type == "code" and (cell.id in changed or "✗ not yet" in cell.source)
 
 
+def exercises(notebook: NotebookNode) -> list[str]:
+    """What each exercise says, from its heading to the next heading."""
+    found: list[str] = []
+    inside = False
+    for cell in notebook.cells:
+        headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []
+        if headings:
+            inside = bool(EXERCISE.match(headings[-1]))
+            if inside:
+                found.append("")
+        if inside and cell.cell_type == "markdown":
+            found[-1] += cell.source
+    return found
+
+
 def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[NotebookNode]:
     """The cells, each exercise followed by what solves it.
 
-    An exercise ends with its check; a program that it has changed may stand ahead of its heading.
+    An exercise ends with its check; a program that it has changed may stand ahead of its heading,
+    even ahead of another exercise, if only the later one names it.
     """
     changed = twins(notebook, solved)
+    asked = exercises(notebook)
     cells: list[NotebookNode] = []
-    waiting: list[str] = []
+    waiting: list[tuple[str, str]] = []  # the file that a cell writes, or "", and its lines
+    number = -1  # of this exercise
     end = 0  # where the solution of this exercise belongs; 0 outside of exercises
 
+    def later(name: str) -> bool:
+        """Whether this exercise does not name the file, but one of the following does."""
+        names = [bool(name) and name in text for text in asked[number:]]
+        return not names[0] and any(names)
+
     def close() -> None:
-        if end and waiting:
-            cells.insert(end, solution(waiting))
-            waiting.clear()
+        if not end:
+            return
+        own = [lines for name, lines in waiting if not later(name)]
+        waiting[:] = [(name, lines) for name, lines in waiting if later(name)]
+        if own:
+            cells.insert(end, solution(own))
 
     for cell in notebook.cells:
         headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []
         if headings:
             close()
-            end = len(cells) + 1 if EXERCISE.match(headings[-1]) else 0
+            begins = bool(EXERCISE.match(headings[-1]))
+            number += begins
+            end = len(cells) + 1 if begins else 0
         if cell.id in changed:
-            waiting.append(listing(cell.source, changed[cell.id]))
+            written = WRITES.match(cell.source)
+            name = written[1] if written else ""
+            waiting.append((name, listing(cell.source, changed[cell.id])))
         cells.append(cell)
         if end and ends_exercise(cell, changed):
             end = len(cells)

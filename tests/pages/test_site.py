@@ -21,7 +21,7 @@ RUN_SHEET = "assets/run-sheet.html"
 SEARCH = "search.html?q=bucket"
 EVERY_KIND = (FRONT, LESSON, GLOSSARY, ERRORS, ERROR, RUN_SHEET, SEARCH)
 LANGUAGES = {"both": "both · 都看", "en": "EN", "zh": "中文"}
-LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[01]*.ipynb"))
+LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 # Painted texts of the other language, those marked for one language, and places left empty.
 TEXTS = (HERE / "site_texts.js").read_text()
 OPEN = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"

@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from site_pages import EXERCISE, HEADINGS
 
 ROOT = Path(__file__).resolve().parents[2]
-LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[01]*.ipynb"))
+LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 ALL = [*LESSONS, "workshop"]
 LESSON = "notebooks/06_ddp.html"
 LONG = "notebooks/12_break_it.html"  # with outputs longer than a screen
 # Predictions without anything to hide: another one follows at once, or the next section answers.
-OPEN = {"10_uneven": 1, "12_break_it": 1}
+OPEN = {"10_uneven": 1, "12_break_it": 1, "14_clusters": 1, "16_fsdp": 2}
 
 # What each card hides, and what is hidden although no card is to blame.
 CARDS = """() => [...document.querySelectorAll('[data-guess]')].map(button => {

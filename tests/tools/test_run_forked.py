@@ -18,7 +18,6 @@ import shapes
 from run_forked import FORKED, PLAIN_PROGRAMS, forked, may_fork
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
-TORCHRUN = Path(sys.executable).with_name("torchrun")
 LAUNCH = "!torchrun --standalone --nproc-per-node=2 {}.py"
 
 # Trains as lesson 06 does, and saves all weights of every rank.
@@ -42,13 +41,20 @@ def main():
     rank = os.environ["RANK"]
     if sys.argv[1:] == [rank]:
         raise ValueError(f"rank {rank} breaks, on purpose")
-    print(f"rank {rank} is born")
+    print(f"rank {rank} is born\\n", end="")
     about = {"forked": multiprocessing.parent_process() is not None, "name": __name__}
     about |= {"beside": beside.__file__, "main": sys.argv[0], "threads": torch.get_num_threads()}
     ending = "json" if rank == "0" else f"rank{rank}.json"
     open(f"born.{ending}", "w").write(json.dumps(about))
 if __name__ == "__main__":
     main()"""
+
+# Tells how many ranks torchrun has forked, before it does anything else.
+PROMPT = """import os
+from pathlib import Path
+torchrun = os.getppid()
+ranks = Path(f"/proc/{torchrun}/task/{torchrun}/children").read_text().split()
+print(f"{len(ranks)} ranks are there\\n", end="")"""
 
 
 # ---- which launches
@@ -89,8 +95,9 @@ def test_the_exceptions_are_programs_that_there_are():
 def torchrun(folder: Path, settings: dict[str, str], *command: str) -> subprocess.CompletedProcess:
     for old in folder.glob("*.json"):
         old.unlink()
+    program = shutil.which("torchrun", path=settings["PATH"])
     return subprocess.run(
-        [TORCHRUN, "--standalone", "--nproc-per-node=2", *command],
+        [program, "--standalone", "--nproc-per-node=2", *command],
         cwd=folder,
         env=os.environ | {"OMP_NUM_THREADS": "1"} | settings,
         capture_output=True,
@@ -133,12 +140,23 @@ def test_a_launch_that_stays_plain_is_plain_after_a_forked_one(monkeypatch, tmp_
     cells = run_forked.around(launches, "11_resume", tmp_path)
     scope = {}
     methods = []
+    places = []
     for cell in cells:
         if cell.startswith("!"):
             methods.append(os.environ.get("PET_START_METHOD"))
+            places.append(Path(shutil.which("torchrun", path=os.environ["PATH"])).parent)
         else:
             exec(cell, scope)
     assert methods == ["fork", "spawn"]
+    assert places == [run_forked.TORCHRUN, Path(sys.executable).parent]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux has /proc")
+def test_no_rank_begins_before_the_last_one_is_forked(tmp_path):
+    (tmp_path / "prompt.py").write_text(PROMPT)
+    done = torchrun(tmp_path, run_forked.fork(tmp_path), "--nproc-per-node=8", "prompt.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["8 ranks are there"] * 8
 
 
 def test_a_forked_rank_that_fails_is_noticed_and_named(folder):
