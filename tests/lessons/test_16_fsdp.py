@@ -89,36 +89,56 @@ def loss_of_decoder(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return model(x, y)
 
 
+def loss_in_amp(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(x, y)
+
+
 def decoder_batch(count: int, length: int) -> tuple[Tensor, Tensor]:
     words = torch.randint(WORDS, (count, length))
     return words, words
 
 
-def look(model: Decoder, length: int, units: list[nn.Module]) -> Watched:
+def look(
+    model: Decoder, length: int, units: list[nn.Module], loss_of: Callable = loss_of_decoder
+) -> Watched:
     one = decoder_batch(1, length)
     two = decoder_batch(2, length)
-    return watch(model, units, loss_of_decoder, one, two)
+    return watch(model, units, loss_of, one, two)
 
 
-CASES = {  # the way, whether it recomputes, and whether its layers are units
-    "ddp": ("ddp", False, True),
-    "ddp, checkpoints": ("ddp", True, True),
-    "fsdp": ("fsdp", False, True),
-    "fsdp, checkpoints": ("fsdp", True, True),
-    "fsdp, root only": ("fsdp", False, False),
+CASES = {  # the way, whether it recomputes, whether its layers are units, its loss
+    "ddp": ("ddp", False, True, loss_of_decoder),
+    "ddp, AMP": ("ddp", False, True, loss_in_amp),
+    "ddp, checkpoints": ("ddp", True, True, loss_of_decoder),
+    "fsdp": ("fsdp", False, True, loss_of_decoder),
+    "fsdp, checkpoints": ("fsdp", True, True, loss_of_decoder),
+    "fsdp, root only": ("fsdp", False, False, loss_of_decoder),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_forecast_is_at_most_8_percent_from_the_tracker(shape, case) -> None:
-    way, recompute, by_layer = CASES[case]
+    way, recompute, by_layer, loss_of = CASES[case]
     width, layers, batch, length = shape
     model = Decoder(width, layers, length, recompute)
     units = list(model.layers) if by_layer else []
-    predicted = forecast(look(model, length, units), way, 2, batch)["total"]
-    found = peak(model, units, way, loss_of_decoder, decoder_batch(batch, length))
+    predicted = forecast(look(model, length, units, loss_of), way, 2, batch)["total"]
+    found = peak(model, units, way, loss_of, decoder_batch(batch, length))
     assert predicted == pytest.approx(found, rel=0.08)
+
+
+def test_amp_halves_activations_and_copies_matrices() -> None:
+    model = Decoder(256, 4, 64)
+    plain = look(model, 64, [])
+    amp = look(model, 64, [], loss_in_amp)
+    begin = Stage("backward", -1)  # all activations are there
+    assert 0.5 < amp.each[begin] / plain.each[begin] < 0.75
+    matrices = sum(each.numel() for each in model.parameters() if each.dim() > 1)
+    embedded = model.words.weight.numel() + model.places.weight.numel()
+    copies = amp.fixed[begin] - plain.fixed[begin]
+    assert copies == pytest.approx(2 * (matrices - embedded), rel=0.02)
 
 
 def test_on_eight_ranks_too() -> None:
@@ -205,6 +225,13 @@ def test_three_ranks_whose_parts_are_padded(tmp_path) -> None:
         runs = report["runs"]
         assert max(run["difference"] for run in runs.values()) <= 1e-12
         assert runs["by hand"]["kept"] == -(-runs["DDP"]["kept"] // 3) + 2
+
+
+def test_four_ranks_go_on_where_two_have_saved(tmp_path) -> None:
+    reports = launch(tmp_path, 4, str(rooms.program("elsewhere"))).reports("elsewhere", 4)
+    assert set(reports[0]["gaps"]) == {"1", "2", "4"}
+    assert max(reports[0]["gaps"].values()) <= 1e-12
+    assert [report["shapes"]["4"] for report in reports] == [[32, 64]] * 4
 
 
 def kept() -> dict[int, tuple[float, float]]:

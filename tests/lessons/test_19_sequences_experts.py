@@ -98,11 +98,16 @@ def test_four_ranks_have_one_expert_each(tmp_path) -> None:
 
 def test_one_gpu_sends_nothing_and_keeps_everything() -> None:
     model = onpaper.Model(layers=2, width=8, vocabulary=10, positions=16, sequences=1)
-    numbers = 2 * 12 * 64 + 2 * 10 * 8
+    layer = 12 * 64
+    root = 2 * 10 * 8
     paper = onpaper.plan(model, 1, 1, 1, 1)
     assert (paper["inside"], paper["between"], paper["bubble"]) == (0, 0, 0)
-    activations = 16 * 8 * 2 * (2 + 16)  # the inputs of two layers, and one layer whole
-    assert paper["memory"] * 1e9 == pytest.approx(16 * numbers + 4 * 12 * 64 + activations)
+    # When backward of layer 0 ends: its input and all that it computed again.
+    activations = 16 * 8 * 2 * (1 + 16)
+    gathered = 2 * (root + layer)  # in 16 bits
+    gradients = 2 * root + 4 * layer + (2 + 4) * layer  # layer 1 is done, layer 0 in both types
+    kept = 12 * (2 * layer + root)  # parameters and Adam
+    assert paper["memory"] * 1e9 == pytest.approx(kept + gathered + gradients + activations)
 
 
 def test_each_way_on_paper_sends_what_the_map_says() -> None:

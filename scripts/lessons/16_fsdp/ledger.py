@@ -1,9 +1,12 @@
 """What does a rank's memory hold, and how much at the worst moment of a step? In seven ways.
 
+At the end it makes the mistakes of `mistaken.py`, so that they need no launch of their own.
+
 Run:  python ledger.py
-      torchrun --standalone --nproc-per-node=2 ledger.py
+      torchrun --standalone --nproc-per-node=2 ledger.py --limit 2
 """
 
+from argparse import ArgumentParser
 from collections.abc import Iterable
 
 import torch
@@ -19,6 +22,7 @@ from torch.optim import AdamW
 
 from decoder import WORDS, Decoder
 from devices import Place, here, low_precision, report, start
+from mistaken import mistakes
 from tracker import allocated, tracked
 from versus import shard
 
@@ -33,6 +37,7 @@ WAYS = [
     "FSDP, 16 bits",
     "FSDP, both",
 ]
+ASKED = ["DDP", "FSDP"]  # of the allocator: on a CPU that takes longer than the step
 
 
 def build(way: str, place: Place) -> nn.Module:
@@ -84,16 +89,17 @@ def account(way: str, place: Place) -> dict:
     if not way.startswith("FSDP"):
         step()  # DDP orders its buckets anew in the second step
         resting += gradients  # they live in DDP's buckets, which stay
-    peak = tracked(model, own, step, place.device)
-    return kept | {
-        "gradients": gradients,
-        "peak": peak,
-        "allocated": allocated(step, place.device, resting),
-    }
+    kept |= {"gradients": gradients, "peak": tracked(model, own, step, place.device)}
+    if way in ASKED or place.device.type == "cuda":
+        kept["allocated"] = allocated(step, place.device, resting)
+    return kept
 
 
 @record
 def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--limit", type=float, default=2, help="seconds that rank 0 waits in vain")
+    args = parser.parse_args()
     place = here()
     if place.backend == "gloo":
         place = place._replace(device=torch.device("cpu"))  # also where ranks share a GPU
@@ -102,10 +108,9 @@ def main() -> None:
     for way in WAYS:
         accounts[way] = account(way, place)
         if place.rank == 0:
-            by_tracker, by_allocator = accounts[way]["peak"]["Total"], accounts[way]["allocated"]
-            sizes = f"tracked {by_tracker / 1e6:5.1f} MB, allocated {by_allocator / 1e6:5.1f} MB"
-            print(f"{way:19}at the worst moment {sizes}")
-    report("ledger", place, accounts=accounts, shape=SHAPE, batch=BATCH)
+            print(f"{way:19}{accounts[way]['peak']['Total'] / 1e6:5.1f} MB at the worst moment")
+    found = mistakes(place, args.limit)
+    report("ledger", place, accounts=accounts, shape=SHAPE, batch=BATCH, mistakes=found)
     dist.destroy_process_group()
 
 

@@ -1,10 +1,9 @@
 """Three mistakes with FSDP: one says nothing, one speaks at once, and one waits first.
 
-Run:  python mistaken.py
-      torchrun --standalone --nproc-per-node=2 mistaken.py --limit 3
+Run:  python ledger.py
+      torchrun --standalone --nproc-per-node=2 ledger.py --limit 2
 """
 
-from argparse import ArgumentParser
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -12,19 +11,18 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.optim import AdamW
 
 from decoder import WORDS, Decoder
-from devices import Place, here, report
+from devices import Place
 from versus import shard
 
 
-def make() -> Decoder:
+def make(mesh: DeviceMesh) -> Decoder:
     """The same weights on every rank."""
     torch.manual_seed(0)
-    return Decoder(width=32, layers=2, length=16)
+    return Decoder(width=32, layers=2, length=16).to(mesh.device_type)
 
 
 def complaint(call: Callable) -> str:
@@ -48,7 +46,7 @@ def moved(model: Decoder, optimizer: AdamW, x: Tensor) -> float:
 
 def too_early(mesh: DeviceMesh, x: Tensor) -> float:
     """The optimizer is made before the model is sharded."""
-    model = make()
+    model = make(mesh)
     optimizer = AdamW(model.parameters(), lr=0.01)
     shard(model, mesh)
     return moved(model, optimizer, x)
@@ -56,15 +54,15 @@ def too_early(mesh: DeviceMesh, x: Tensor) -> float:
 
 def in_time(mesh: DeviceMesh, x: Tensor) -> float:
     """The optimizer is made afterwards."""
-    model = shard(make(), mesh)
+    model = shard(make(mesh), mesh)
     optimizer = AdamW(model.parameters(), lr=0.01)
     return moved(model, optimizer, x)
 
 
 def rank_0_alone(place: Place, limit: float) -> str:
-    """Only rank 0 asks for a whole tensor."""
+    """Only rank 0 asks for a whole tensor. (gloo says so; nccl would end the process.)"""
     ranks = list(range(place.world_size))
-    group = dist.new_group(timeout=timedelta(seconds=limit))
+    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=limit))
     mesh = DeviceMesh.from_group(group, "cpu", mesh=ranks)
     table = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)])
     said = ""
@@ -74,24 +72,16 @@ def rank_0_alone(place: Place, limit: float) -> str:
     return said
 
 
-@record
-def main() -> None:
-    parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--limit", type=float, default=3, help="seconds that rank 0 waits")
-    args = parser.parse_args()
-    place = here()
-    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    mesh = init_device_mesh("cpu", (place.world_size,))
-    x = torch.randint(WORDS, (2, 16), generator=torch.Generator().manual_seed(place.rank))
-
-    steps = {"before fully_shard": too_early(mesh, x), "after fully_shard": in_time(mesh, x)}
-    model = shard(make(), mesh)
+def mistakes(place: Place, limit: float) -> dict:
+    """What came of each mistake: how far a step moves the model, and what torch says."""
+    mesh = init_device_mesh(place.device.type, (place.world_size,))
+    generator = torch.Generator().manual_seed(place.rank)
+    x = torch.randint(WORDS, (2, 16), generator=generator).to(place.device)
+    steps = {
+        "before fully_shard": too_early(mesh, x),
+        "after fully_shard": in_time(mesh, x),
+    }
+    model = shard(make(mesh), mesh)
     said = {"forward": complaint(lambda: model.forward(x, x))}
-    said["rank 0 alone"] = rank_0_alone(place, args.limit)
-    report("mistaken", place, moved=steps, said=said)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+    said["rank 0 alone"] = rank_0_alone(place, limit)
+    return {"moved": steps, "said": said}

@@ -89,7 +89,11 @@ def stepper(model: nn.Sequential, tokens: int, place: Place) -> Callable[[], Non
 
 
 def data_parallel(place: Place) -> Callable[[], None]:
-    """Each gradient is sent as soon as it is there; only the end of the step waits."""
+    """Each gradient is sent as soon as it is there; only the end of the step waits.
+
+    The gradients stay sums over the ranks. A training needs their mean; but to divide sends
+    nothing, no optimizer follows here, and tensor parallel has no such division to compare with.
+    """
     model = blocks(place, 1)
     works: list[dist.Work] = []
     for parameter in model.parameters():

@@ -110,7 +110,7 @@ def gated(mesh: DeviceMesh) -> dict:
 
 @record
 def main() -> None:
-    place = here()
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     # gloo and the CPU everywhere: what matters is who sends what.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     mesh = init_device_mesh("cpu", (place.world_size,))

@@ -83,7 +83,7 @@ def misspelt(mesh: DeviceMesh) -> str:
 
 @record
 def main() -> None:
-    place = here()
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     # gloo and the CPU everywhere: so the messages read the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     shape = (1, place.world_size)

@@ -117,7 +117,7 @@ def clipping(mesh: DeviceMesh) -> dict:
 
 @record
 def main() -> None:
-    place = here()
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     # gloo and the CPU everywhere: what matters is who sends what.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     # torch 2.15 notes that a sum along both dimensions takes two all-reduces: no fault here.

@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=5, help="seconds to wait for a message")
     parser.add_argument("--own", action="store_true", help="use the exercise's function")
     args = parser.parse_args()
-    place = here()
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     # gloo everywhere: the messages read the same with and without GPUs.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     arrived = {}

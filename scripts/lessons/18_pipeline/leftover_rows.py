@@ -21,7 +21,7 @@ WIDTH = 32
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"))
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=10))
     torch.manual_seed(0)

@@ -128,7 +128,7 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, place: Place) -> 
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"))
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 

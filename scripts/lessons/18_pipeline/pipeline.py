@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of which the clock keeps the best")
     parser.add_argument("--rows", type=int, default=2048, help="in a batch")
     args = parser.parse_args()
-    place = here()
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     torch.set_num_threads(1)  # a rank computes in one thread, the one whose seconds are counted
     # gloo everywhere: the stages are on the CPU, because the clock counts CPU seconds.
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))

@@ -41,7 +41,7 @@ def accumulated(
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"))
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     torch.manual_seed(0)

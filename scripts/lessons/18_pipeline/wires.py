@@ -83,7 +83,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[128, 512], help="in a batch")
     args = parser.parse_args()
-    place = here()
+    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     torch.manual_seed(0)
