@@ -19,6 +19,8 @@ import rooms
 import weights
 import workers
 
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a Backend")
+
 
 @pytest.fixture(scope="module")
 def alone() -> Iterator[str]:
