@@ -53,6 +53,26 @@ def test_the_synchronous_server_is_ddp(tmp_path) -> None:
     assert len(told["asynchronous"]["pushes"]) == told["asynchronous"]["updates"]
 
 
+def test_two_trainers_together_take_the_steps_of_one(alone) -> None:
+    server = weights.Server(trainers=2)
+    rref = rpc.RRef(server)
+    whole = weights.network()
+    optimizer = torch.optim.SGD(whole.parameters(), weights.LR)
+    for step in range(3):
+        calls = []
+        for trainer in (0, 1):
+            gradients = gradients_of(server, step, trainer, 2)
+            calls.append((rref, trainer, server.version, gradients))
+        futures = [rpc.rpc_async(alone, weights.Server.push_together, call) for call in calls]
+        answers = torch.futures.wait_all(futures)
+        assert [version for version, _ in answers] == 2 * [step + 1]
+        optimizer.zero_grad()
+        weights.loss_of(whole, step, 0, 1).backward()
+        optimizer.step()
+        for own, right in zip(answers[0][1], whole.parameters(), strict=True):
+            assert torch.allclose(own, right, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.quick
 def test_trainers_share_each_batch() -> None:
     model = weights.network()
