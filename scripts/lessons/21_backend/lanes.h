@@ -1,4 +1,4 @@
-// One lane for each rank: it lays down chunks of bytes there, and all others read them.
+// A lane for each rank: it lays down chunks of bytes there, and all others read them.
 
 #pragma once
 
@@ -21,8 +21,7 @@ struct Call {
   bool operator==(const Call&) const = default;
 
   std::string text() const {
-    auto which = "call " + std::to_string(number) + ", " + kind;
-    return which + ", " + std::to_string(bytes) + " bytes";
+    return "call " + std::to_string(number) + ", " + kind + ", " + std::to_string(bytes) + " bytes";
   }
 };
 
@@ -75,6 +74,7 @@ class Lanes {
     free.call = call;
     if (hasty) {
       written(rank).raise();
+      usleep(1000);  // as if another process had got this core now
     }
     std::memcpy(free.bytes, bytes, count);
     if (!hasty) {

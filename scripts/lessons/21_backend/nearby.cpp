@@ -55,21 +55,14 @@ class Nearby : public c10d::Backend {
   }
 
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    auto op = options.reduceOp.op_;
-    bool largest = op == c10d::ReduceOp::MAX;
-    TORCH_CHECK(op == c10d::ReduceOp::SUM || largest, "nearby knows SUM and MAX");
+    TORCH_CHECK(options.reduceOp == c10d::ReduceOp::SUM, "nearby can add, and nothing else");
     for (at::Tensor& tensor : tensors) {
       together(OpType::ALLREDUCE, tensor, [&](const Call& call, char* bytes, auto deadline) {
         AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "nearby", [&] {
           lanes.share(call, bytes, deadline, [&](auto* chunks, size_t at, size_t count) {
             auto* out = reinterpret_cast<scalar_t*>(bytes + at);
             auto* parts = reinterpret_cast<const scalar_t* const*>(chunks);
-            size_t numbers = count / sizeof(scalar_t);
-            if (largest) {
-              fold(out, parts, size_, numbers, Largest());
-            } else {
-              fold(out, parts, size_, numbers, Sum());
-            }
+            fold(out, parts, size_, count / sizeof(scalar_t), Sum());
           });
         });
       });

@@ -26,7 +26,8 @@ def measure(groups: dict, rounds: int, place: Place) -> dict[str, list[float]]:
     """Seconds of an all-reduce in each way of waiting, of the slower rank in each round."""
     numbers = torch.zeros(SIZE)
     ways = {way: partial(dist.all_reduce, numbers, group=group) for way, group in groups.items()}
-    times = in_turns(ways, rounds, place.device, settle=2, before=dist.barrier)
+    meet = partial(dist.barrier, group=groups[WAYS[-1]])
+    times = in_turns(ways, rounds, place.device, settle=2, before=meet)
     slower = {}
     for way, own in times.items():
         slower[way] = [slowest(seconds, place.device) for seconds in own]
@@ -51,11 +52,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    place = on_cpu(here(), register("nearby"))
+    place = on_cpu(here(), "gloo")
     start(place)
     groups = {}
     for number, way in enumerate([*WAYS, "hasty"]):
-        groups[way] = dist.new_group(backend=register("nearby", f"nearby{number}", way=way))
+        backend = register("nearby", f"nearby{number}", way=way)
+        groups[way] = dist.new_group(backend=backend)
     hasty = groups.pop("hasty")
 
     times = {"alone": measure(groups, args.rounds, place)}
@@ -73,8 +75,9 @@ def main() -> None:
         "counter, then bytes": wrong_sums(hasty, args.rounds, place),
     }
     if place.rank == 0:
-        print(f"{place.backend}: {args.rounds} rounds of each way to wait, {len(times)} times")
-    report("waiting", place, times=times, wrong=wrong)
+        print(f"{args.rounds} rounds of each way to wait, {', '.join(times)}")
+    ours = "gloo" if backend == "gloo" else "nearby"
+    report("waiting", place, ours=ours, times=times, wrong=wrong)
     dist.destroy_process_group()
 
 
