@@ -4,7 +4,6 @@ Each is kept in a folder whose name is the hash of all that it is made of, so no
 """
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sysconfig
@@ -56,5 +55,5 @@ def build(name: str) -> Path | None:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"g++ refuses {name}.cpp:\n{done.stderr}")
-        os.replace(part, library)  # whole, or not there
+        part.replace(library)  # whole, or not there
     return library

@@ -23,7 +23,7 @@ def rooms(lessons: Path = LESSONS) -> list[Path]:
 
 
 def files(lessons: Path = LESSONS) -> list[Path]:
-    """Everything that a lesson can write: Python programs, C++ sources and headers, jobs, settings."""
+    """Everything that a lesson can write: Python programs, C++ and its headers, jobs, settings."""
     held = [path for room in rooms(lessons) for path in sorted(room.iterdir())]
     return [path for path in held if path.suffix in KINDS and not path.name.startswith(".")]
 

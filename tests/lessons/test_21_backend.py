@@ -1,7 +1,7 @@
 """Lesson 21 where its notebook does not look.
 
-Its headers without torch, on one to four ranks; three ranks under DDP; a machine without a compiler;
-ranks that are killed.
+Its headers without torch, on one to four ranks; three ranks under DDP; a machine without a
+compiler; ranks that are killed.
 """
 
 import shutil
