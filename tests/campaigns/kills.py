@@ -9,6 +9,7 @@ no process of ours, no new file in /dev/shm, and no sum was wrong.
 """
 
 import argparse
+import importlib
 import os
 import random
 import signal
@@ -18,6 +19,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -32,11 +34,8 @@ SLACK = 3.0  # seconds more than the limit, for a machine that is busy
 SHARED = Path("/dev/shm")
 
 
-def play(library: Path, path: str, rank: int, ranks: int, limit: float, seed: int) -> None:
+def play(nearby: ModuleType, path: str, rank: int, ranks: int, limit: float, seed: int) -> None:
     """A rank, until it hears that another one is lost."""
-    sys.path.insert(0, str(library.parent))
-    import nearby
-
     torch.set_num_threads(1)
     wait = timedelta(seconds=limit)
     store = dist.FileStore(path, ranks)
@@ -53,7 +52,7 @@ def play(library: Path, path: str, rank: int, ranks: int, limit: float, seed: in
         os._exit(HEARD)
 
 
-def one_kill(library: Path, folder: str, number: int, limit: float, seed: int) -> list[float]:
+def one_kill(nearby: ModuleType, folder: str, number: int, limit: float, seed: int) -> list[float]:
     """Seconds from the kill until each other rank had ended; RuntimeError if one did not hear."""
     chance = random.Random(seed)
     ranks = chance.choice([2, 2, 3, 4])
@@ -62,7 +61,7 @@ def one_kill(library: Path, folder: str, number: int, limit: float, seed: int) -
     for rank in range(ranks):
         child = os.fork()
         if child == 0:
-            play(library, path, rank, ranks, limit, seed)
+            play(nearby, path, rank, ranks, limit, seed)
         children[child] = rank
     time.sleep(chance.uniform(0, 0.3))
     victim = chance.choice(list(children))
@@ -117,6 +116,8 @@ def main() -> int:
     if library is None:
         print("there is no g++ here, so there is nothing to kill")
         return 1
+    sys.path.insert(0, str(library.parent))
+    nearby = importlib.import_module("nearby")  # once, ahead of all ranks: it takes a while
     before = files()
     held = set(holders())  # by others, such as a notebook that runs beside us
     seconds = []
@@ -125,7 +126,7 @@ def main() -> int:
         for number in range(args.kills):
             try:
                 seed = 1000 * args.seed + number
-                seconds += one_kill(library, folder, number, args.limit, seed)
+                seconds += one_kill(nearby, folder, number, args.limit, seed)
             except RuntimeError as error:
                 failed.append(str(error))
                 print(error, flush=True)
