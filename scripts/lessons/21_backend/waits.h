@@ -70,7 +70,7 @@ struct alignas(128) Counter {
       if (int32_t(now - target) >= 0) {  // a difference, so that it holds after 2³² raises, too
         return;
       }
-      bool look_at_clock = turn >= awake || turn % 1024 == 1023;
+      bool look_at_clock = turn >= patience.looks || turn % 1024 == 1023;  // a yield may be long
       if (look_at_clock && Clock::now() > deadline) {
         throw std::runtime_error("a rank did not come in time");
       }
