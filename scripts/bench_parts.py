@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+import backend_build
 import rooms
 from bench_table import over, row
 from build_grammar import solve
@@ -84,6 +85,12 @@ def lessons(folder: Path, data: Path | None = None, network: Path | None = None)
     return folder
 
 
+def quarters(ratios: list[float]) -> list[float]:
+    """The middle half of many short rounds: a pause of the machine spoils single ones."""
+    ordered = sorted(ratios)
+    return ordered[len(ordered) // 4 : -(len(ordered) // 4) or None]
+
+
 def ranks(args: argparse.Namespace, work: Path) -> Rows:
     def paces(network: str, *ways: str) -> dict[str, list[float]]:
         options = ["--rounds", args.rounds, "--ways", *ways]
@@ -122,6 +129,38 @@ def transport(args: argparse.Namespace, work: Path) -> Rows:
     for mb, aim in (("1", "≥ 10"), ("25", "≥ 3")):
         ratios = [median(run[mb]) for run in runs]
         rows.append(row(f"shared memory / gloo, {mb} MB", ratios, aim))
+    return rows
+
+
+def backend(args: argparse.Namespace, work: Path) -> Rows:
+    """Lesson 21's backend in C++: its all-reduce, and DDP's steps on it."""
+    library = backend_build.build("nearby")
+    if library is None:
+        raise Failed("there is no g++ here, so lesson 21's backend cannot be built")
+    folder = lessons(work / "backend")
+    sizes = {"1 MB": 1_000_000, "25 MB": 25_000_000}
+    options = ["--rounds", 12 * args.rounds, "--sizes", *sizes.values()]
+    beside = {"PYTHONPATH": str(library.parent)}
+    times = launch(folder, 2, "speeds.py", *options, **beside)["times"]
+    rows = []
+    for size, gloo_aim in (("1 MB", "≥ 10"), ("25 MB", "≥ 3")):
+        ways = times[str(sizes[size])]
+        least = min(ways["gloo"]) / min(ways["ours"])
+        note = f"quarters of {len(ways['ours'])} rounds"
+        ratios = quarters(over(ways["gloo"], ways["ours"]))
+        rows.append(row(f"gloo / C++ all-reduce, {size}", ratios, gloo_aim, note))
+        rows.append(row(f"gloo / C++ all-reduce, {size}, fastest of each", [least], "≥ 5"))
+        ratios = quarters(over(ways["ours"], ways["memcpy"]))
+        rows.append(row(f"C++ all-reduce / one memcpy, {size}", ratios, "≤ 2", note))
+    program = SCRIPTS / "bench_backend.py"
+    path = os.pathsep.join([str(library.parent), rooms.python_path()])
+    for network, aim in (("MLP", "≥ 0.85"), ("ResNet-9", "≥ 0.97"), ("small CNN", "≥ 0.93")):
+        options = [network, "--rounds", 12 * args.rounds]
+        times = launch(work, 2, program, *options, PYTHONPATH=path)["seconds"]
+        for way, wanted in (("gloo", ""), ("C++", aim)):
+            name = f"{network}, DDP on {way} / two that never talk"
+            ratios = quarters(over(times["silent"], times[way]))
+            rows.append(row(name, ratios, wanted))
     return rows
 
 
@@ -288,6 +327,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], Rows]] = {
     "ranks": ranks,
     "buckets": buckets,
     "transport": transport,
+    "backend": backend,
     "loader": loader,
     "layout": layout,
     "recipe": recipe,

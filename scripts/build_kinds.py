@@ -1,4 +1,6 @@
-"""What a file of a room must be: Python, C++, a script for bash, YAML or a slurm.conf."""
+"""What a file of a room must be: Python, C++ or a header of it, a script for bash, YAML or a
+slurm.conf.
+"""
 
 import ast
 import hashlib
@@ -21,6 +23,7 @@ LINES = 120  # of a solved program, its docstring and empty lines not counted
 SEVERAL = {"NodeName", "PartitionName"}  # settings that a slurm.conf may give on several lines
 # A header that comes with torch.
 TORCHS = re.compile(r"^ *# *include *[<\"](?:torch|ATen|c10|pybind11)/", re.MULTILINE)
+OWN = re.compile(r'^ *# *include *"(\w+\.h)"', re.MULTILINE)  # a header of the same room
 
 
 def check_python(text: str, name: str) -> None:
@@ -42,9 +45,23 @@ def ask(command: list[str], text: str, name: str) -> None:
     demand(answer.returncode == 0, name, f"{command[0]} refuses it:\n{answer.stderr.strip()}")
 
 
-def check_cpp(text: str, name: str) -> None:
-    command = ["g++", "-std=c++20", "-fsyntax-only", "-x", "c++"]
-    if TORCHS.search(text):
+def with_headers(text: str, room: Path) -> str:
+    """A C++ text, and behind it the room's own headers that it includes, each once."""
+    texts = {"": text}
+    names = OWN.findall(text)
+    for name in names:  # grows while we walk: headers include headers
+        if name not in texts and (room / name).exists():
+            texts[name] = (room / name).read_text()
+            names += OWN.findall(texts[name])
+    return "\n".join(texts.values())
+
+
+def check_cpp(text: str, name: str, room: Path) -> None:
+    """A source or a header; what it includes in quotes is beside it in its room."""
+    command = ["g++", "-std=c++20", "-fsyntax-only", f"-iquote{room}", "-x", "c++"]
+    if name.endswith(".h"):
+        text = text.replace("#pragma once", "", 1)  # g++ warns of it outside of a header
+    if TORCHS.search(with_headers(text, room)):
         headers = Path(find_spec("torch").origin).parent / "include"
         api = headers / "torch" / "csrc" / "api" / "include"
         command += [f"-I{folder}" for folder in (headers, api, sysconfig.get_path("include"))]
@@ -82,6 +99,7 @@ def check_conf(text: str, name: str) -> None:
 CHECKS = {
     ".py": check_python,
     ".cpp": check_cpp,
+    ".h": check_cpp,
     ".sh": check_shell,
     ".yaml": check_yaml,
     ".conf": check_conf,
@@ -115,12 +133,17 @@ def check_once(course: Course, path: Path, text: str) -> None:
     """g++ reads torch's headers for half a minute: build/checked remembers what it accepted."""
     check = CHECKS[path.suffix]
     name = course.name(path)
-    if check is not check_cpp or not shutil.which("g++"):
+    if check is not check_cpp:
         check(text, name)
         return
-    accepted = course.root / "build" / "checked" / hashlib.sha256(text.encode()).hexdigest()
+    room = path.parent
+    if not shutil.which("g++"):
+        check(text, name, room)
+        return
+    digest = hashlib.sha256(with_headers(text, room).encode()).hexdigest()
+    accepted = course.root / "build" / "checked" / digest
     if not accepted.exists():
-        check(text, name)
+        check(text, name, room)
         with suppress(OSError):  # a folder that cannot be written to costs time, no more
             accepted.parent.mkdir(parents=True, exist_ok=True)
             accepted.touch()

@@ -12,7 +12,7 @@ from types import ModuleType
 
 LESSONS = Path(__file__).resolve().parent / "lessons"
 COMMON = "common"
-KINDS = (".py", ".cpp", ".sh", ".yaml", ".conf")  # what a room may hold
+KINDS = (".py", ".cpp", ".h", ".sh", ".yaml", ".conf")  # what a room may hold
 
 
 def rooms(lessons: Path = LESSONS) -> list[Path]:
@@ -23,7 +23,7 @@ def rooms(lessons: Path = LESSONS) -> list[Path]:
 
 
 def files(lessons: Path = LESSONS) -> list[Path]:
-    """Everything that a lesson can write: Python programs, their C++ sources, jobs, settings."""
+    """Everything that a lesson can write: Python programs, C++ and its headers, jobs, settings."""
     held = [path for room in rooms(lessons) for path in sorted(room.iterdir())]
     return [path for path in held if path.suffix in KINDS and not path.name.startswith(".")]
 

@@ -75,7 +75,7 @@ def test_the_figure_holds_every_row(tmp_path: Path, monkeypatch) -> None:
 )
 def test_long_parts_are_measured_when_they_are_asked_for(options, added) -> None:
     options = NO_OPTION | options
-    assert bench.chosen(Namespace(parts=[], **options)) == list(bench.PARTS)[:8] + added
+    assert bench.chosen(Namespace(parts=[], **options)) == list(bench.PARTS)[:9] + added
     assert bench.chosen(Namespace(parts=["loader"], **options)) == ["loader", *added]
     assert bench.chosen(Namespace(parts=["course"], **NO_OPTION)) == ["course"]
 
@@ -124,12 +124,14 @@ def names_today(bf16: bool, work: Path, monkeypatch) -> set[str]:
     ways = ("every part", "no_sync")
     reports = {
         "accumulate": {"rows": [{"way": way, "parts": 4, "seconds": [1.0]} for way in ways]},
+        "bench_backend": {"seconds": numbers},
         "bench_frameworks": {"seconds": numbers, "versions": defaultdict(str)},
         "bucket": {"ratios": [1.0]},
         "cifar10": {},
         "ddp": {"pace": 1000, "accuracy": 0.5},
         "fast": {"pace": 1000, "accuracy": 0.5},
         "loader": {"batched": 1.0, "single": 1.0},
+        "speeds": {"times": defaultdict(lambda: numbers)},
         "transport": {"ratios": numbers},
     }
 
@@ -142,6 +144,7 @@ def names_today(bf16: bool, work: Path, monkeypatch) -> set[str]:
 
     work.mkdir()
     monkeypatch.setattr(bench_parts, "launch", launch)
+    monkeypatch.setattr(bench_parts.backend_build, "build", lambda name: work / f"{name}.so")
     monkeypatch.setattr(bench_parts, "start", lambda *command, **more: None)
     monkeypatch.setattr(bench_parts, "lessons", lambda folder, *more: folder)
     monkeypatch.setattr(bench_parts, "frameworks_python", lambda: Path(sys.executable))

@@ -16,7 +16,10 @@ JobComment="a b"
 NodeName=a CPUs=2
 NodeName=b CPUs=2  # too
 """
+HEADER = "#pragma once\n\ninline int three() { return 3; }\n"
 GOOD = {
+    "three.h": HEADER,
+    "two.cpp": '#include "three.h"\n\nint main() { return three(); }\n',
     "more.cpp": '#include <cstdio>\n\nint main() { std::puts("more"); }\n',
     "torch.cpp": TORCH,
     "job.sh": '#!/bin/bash\n#SBATCH --nodes=2\nif [ -n "$A" ]; then torchrun alpha.py; fi\n',
@@ -30,6 +33,7 @@ BROKEN = {
         "<cstdio>\nint two = ;\n",
         "g++ refuses it:\n<stdin>:2:11: er",
     ),
+    "header": ("three.h", "return 3;", "return tree;", "<stdin>:3:29: error: ‘tree’"),
     "C++ with torch": ("torch.cpp", "Half(", "Halve(", "‘Halve’ is not a member of ‘c10’"),
     "script": ("job.sh", "; fi", "", "bash refuses it:\nbash: line"),
     "YAML": ("ds.yaml", "zero:", "zero: [", "this is no YAML: while parsing a flow sequence"),
@@ -92,12 +96,20 @@ def test_without_a_compiler_cpp_is_not_checked_and_the_build_says_so(
 def test_what_the_compiler_accepted_is_not_compiled_again(course: Small, capsys, monkeypatch):
     path = add(course, "more.cpp", GOOD["more.cpp"])
     assert course.build() == 0
-    monkeypatch.setattr(build_kinds, "check_cpp", lambda text, name: 1 / 0)
+    monkeypatch.setattr(build_kinds, "check_cpp", lambda text, name, room: 1 / 0)
     monkeypatch.setitem(build_kinds.CHECKS, ".cpp", build_kinds.check_cpp)
     assert course.build("--check") == 0
     course.replace(path, "more", "less")
     with pytest.raises(ZeroDivisionError):
         course.build()
+
+
+def test_a_source_is_compiled_again_when_its_header_changes(course: Small, capsys):
+    header = add(course, "three.h", HEADER)
+    path = add(course, "two.cpp", GOOD["two.cpp"])
+    assert course.build() == 0
+    course.replace(header, "three()", "four()")
+    refused(course, capsys, f"{path}: g++ refuses it:")
 
 
 @pytest.mark.parametrize("module", ["json", "pytest", "nbformat"])

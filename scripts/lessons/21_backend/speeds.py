@@ -1,0 +1,58 @@
+"""Four ways to add up over two ranks, from 4 bytes to 25 MB; and what one memcpy takes.
+
+Run:  python speeds.py
+      torchrun --standalone --nproc-per-node=2 speeds.py --rounds 20
+"""
+
+from argparse import ArgumentParser
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import here, report, start
+from ownbackends import on_cpu, register
+from shared import Shared
+from stopwatch import in_turns, slowest
+
+SIZES = [4, 1_000, 32_000, 1_000_000, 25_000_000]  # bytes
+
+
+@record
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    place = on_cpu(here(), "gloo")
+    start(place)
+    backend = register("nearby")
+    ours = dist.new_group(backend=backend)
+    python = Shared(place)
+
+    times = {}
+    for size in args.sizes:
+        numbers = torch.zeros(size // 4)  # zeros stay zeros, however often they are added
+        copy = torch.ones_like(numbers)
+        ways = {
+            "gloo": partial(dist.all_reduce, numbers),
+            "Python": partial(python.average, numbers),
+            "ours": partial(dist.all_reduce, numbers, group=ours),
+            "memcpy": partial(copy.copy_, numbers),
+        }
+        # The barrier is that of our own backend: ranks that leave it begin together.
+        meet = partial(dist.barrier, group=ours)
+        own = in_turns(ways, args.rounds, place.device, settle=3, before=meet)
+        times[size] = {
+            name: [slowest(seconds, place.device) for seconds in each] for name, each in own.items()
+        }
+    if place.rank == 0:
+        print(f"{backend}: {len(times)} sizes, {args.rounds} rounds of each")
+    report("speeds", place, ours=backend, times=times)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

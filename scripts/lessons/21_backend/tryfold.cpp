@@ -1,0 +1,22 @@
+// Prints the largest numbers of three ranks, found with largest.h and fold.h: no torch, no ranks.
+
+#include <cstdio>
+#include <vector>
+
+#include "fold.h"
+#include "largest.h"
+
+int main() {
+  const int COUNT = 5000;  // more than the block of fold.h
+  std::vector<std::vector<int>> ranks(3, std::vector<int>(COUNT));
+  const int* parts[3];
+  for (int rank = 0; rank < 3; rank++) {
+    parts[rank] = ranks[rank].data();
+    for (int i = 0; i < COUNT; i++) {
+      ranks[rank][i] = (i + rank) % 3 * 10 - 25 + i / 4000;  // below zero at first
+    }
+  }
+  std::vector<int> out(COUNT);
+  fold(out.data(), parts, 3, COUNT, Largest());
+  std::printf("%d %d %d %d\n", out[0], out[1], out[2], out[COUNT - 1]);
+}

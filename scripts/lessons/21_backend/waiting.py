@@ -1,0 +1,85 @@
+"""Three ways to wait, quiet and with a busy third process; and a counter that rises too early.
+
+Run:  python waiting.py
+      torchrun --standalone --nproc-per-node=2 waiting.py --rounds 40
+"""
+
+import subprocess
+import sys
+from argparse import ArgumentParser
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import Place, here, report, start
+from ownbackends import on_cpu, register
+from stopwatch import in_turns, slowest
+
+WAYS = ["spin", "spin, sleep", "spin, yield, sleep"]
+SIZE = 250_000  # float32 numbers: 1 MB
+BUSY = "while True: pass"
+
+
+def measure(groups: dict, rounds: int, place: Place) -> dict[str, list[float]]:
+    """Seconds of an all-reduce in each way of waiting, of the slower rank in each round."""
+    numbers = torch.zeros(SIZE)
+    ways = {way: partial(dist.all_reduce, numbers, group=group) for way, group in groups.items()}
+    meet = partial(dist.barrier, group=groups[WAYS[-1]])
+    times = in_turns(ways, rounds, place.device, settle=2, before=meet)
+    slower = {}
+    for way, own in times.items():
+        slower[way] = [slowest(seconds, place.device) for seconds in own]
+    return slower
+
+
+def wrong_sums(group: dist.ProcessGroup, rounds: int, place: Place) -> list[int]:
+    """How many numbers were wrong, in each round of an all-reduce of other whole numbers."""
+    counts = []
+    index = torch.arange(SIZE)
+    for number in range(rounds):
+        parts = [((index + 7 * number) % (11 + r)).float() for r in range(place.world_size)]
+        total = parts[place.rank].clone()
+        dist.all_reduce(total, group=group)
+        counts.append(int((total != sum(parts)).sum()))
+    return counts
+
+
+@record
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    place = on_cpu(here(), "gloo")
+    start(place)
+    groups = {}
+    for number, way in enumerate([*WAYS, "hasty"]):
+        backend = register("nearby", f"nearby{number}", way=way)
+        groups[way] = dist.new_group(backend=backend)
+    hasty = groups.pop("hasty")
+
+    times = {"alone": measure(groups, args.rounds, place)}
+    busy = []
+    if place.rank == 0:
+        command = [sys.executable, "-c", BUSY]
+        busy = [subprocess.Popen(command)]
+    times["beside a busy process"] = measure(groups, args.rounds, place)
+    for process in busy:
+        process.kill()
+        process.wait()
+
+    wrong = {
+        "bytes, then counter": wrong_sums(groups[WAYS[-1]], args.rounds, place),
+        "counter, then bytes": wrong_sums(hasty, args.rounds, place),
+    }
+    if place.rank == 0:
+        print(f"{args.rounds} rounds of each way to wait, {', '.join(times)}")
+    ours = "gloo" if backend == "gloo" else "nearby"
+    report("waiting", place, ours=ours, times=times, wrong=wrong)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

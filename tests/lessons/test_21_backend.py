@@ -1,0 +1,88 @@
+"""Lesson 21 where its notebook does not look.
+
+Its headers without torch, on one to four ranks; three ranks under DDP; a machine without a
+compiler; ranks that are killed.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ranks import Launch, launch
+
+import backend_build
+import rooms
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLS = ROOT / "tests" / "campaigns" / "kills.py"
+PROGRAMS = ["alike", "ownbackends", "talk"]
+
+compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++ here")
+
+
+@pytest.fixture(scope="session")
+def nearby() -> Path:
+    """The backend, built once for all tests, and kept."""
+    return backend_build.build("nearby")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    """The headers' own program: it needs no torch, so it is built in two seconds."""
+    program = tmp_path_factory.mktemp("alone") / "lanes_alone"
+    headers = f"-iquote{rooms.LESSONS / '21_backend'}"
+    source = ROOT / "tests" / "programs" / "lanes_alone.cpp"
+    command = ["g++", "-O1", "-Wall", "-Wextra", "-std=c++20", headers, source, "-o", program]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return program
+
+
+def start(folder: Path, ranks: int, program: str, *libraries: Path) -> Launch:
+    """Launch a program from a folder that holds these libraries."""
+    for name in PROGRAMS:
+        shutil.copy(rooms.program(name), folder)
+    for library in libraries:
+        (folder / library.name).symlink_to(library)
+    return launch(folder, ranks, f"{program}.py")
+
+
+@compiler
+@pytest.mark.quick
+def test_the_headers_alone_add_in_rank_order_and_pass_on(alone: Path) -> None:
+    for ranks in range(1, 5):
+        done = subprocess.run([alone, str(ranks)], capture_output=True, text=True, timeout=60)
+        assert done.stdout == "", f"{ranks} ranks"
+        assert done.returncode == 0
+
+
+@compiler
+def test_three_ranks_get_the_weights_of_one_process(nearby: Path, tmp_path: Path) -> None:
+    for report in start(tmp_path, 3, "alike", nearby).reports("alike", 3):
+        assert report["backend"] == "nearby"
+        for run in report["runs"].values():
+            assert run["alone"] and run["halves"]["ours"]
+            assert run["gap"] <= 1e-6 * run["largest"]
+            assert run["mean"] == 0
+        if report["rank"] < 2:
+            assert report["runs"]["2"]["gap"] == 0
+
+
+def test_without_a_compiler_gloo_takes_its_place_and_the_results_say_so(tmp_path: Path) -> None:
+    """In one launch on a machine that has built neither library."""
+    for report in start(tmp_path, 2, "talk").reports("talk", 2):
+        assert set(report["names"].values()) == {"gloo"}
+        assert set(report["behind"].values()) == {"ProcessGroupGloo"}
+        assert set(report["refused"].values()) == {""}
+        assert report["equal"] and report["total"] == [11.0] * 4
+
+
+@compiler
+def test_ranks_that_are_killed_leave_nothing_and_the_others_hear_of_it(nearby: Path) -> None:
+    """As tests/campaigns/kills.py does 200 times."""
+    command = [sys.executable, KILLS, "--kills", "3", "--limit", "0.5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 kills: " in done.stdout
