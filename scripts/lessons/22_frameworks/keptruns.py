@@ -1,0 +1,1 @@
+KEPT = {"defaults": {}, "switched": {}}
