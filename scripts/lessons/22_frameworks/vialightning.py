@@ -32,7 +32,7 @@ class Module(LightningModule):
 def train(settings: dict, place: Place, witness: Witness) -> tuple[nn.Module, SGD]:
     """The network and the optimizer, after one epoch."""
     model = network(witness)
-    # In its own order, a rank takes its own rows; else the Trainer shares them out.
+    # The Trainer puts in a sampler of its own, unless it is told to leave ours alone.
     sampler = None if settings.get("use_distributed_sampler", True) else own_rows(place)
     loader = DataLoader(rows(), BATCH, sampler=sampler)
     trainer = Trainer(max_epochs=1, **RANKS, **dict.fromkeys(QUIET, False), **settings)
