@@ -94,19 +94,21 @@ def test_the_same_ddp_is_inside(switched) -> None:
 
 
 def test_the_kept_runs_are_what_a_run_still_gives(switched) -> None:
-    facts = ["weights held", "momentum held", "steps", "first", "ddp", "same", "gap"]
+    facts = ["weights held", "momentum held", "steps", "ddp", "same", "gap"]
     assert set(KEPT["switched"]) == set(WAYS) - {"plain"}
     for way, kept in KEPT["switched"].items():
         assert kept["moved"] == pytest.approx(switched[0][way]["moved"], rel=1e-4)
-        assert {name: kept[name] for name in facts} == {
-            name: switched[0][way][name] for name in facts
-        }
+        for rank, runs in enumerate(switched):
+            assert {name: kept[name] for name in facts} == {name: runs[way][name] for name in facts}
+            assert kept["first"][rank] == runs[way]["first"]
     assert set(KEPT["defaults"]) == {"accelerate", "lightning", "zero1"}
     assert [run["same"] for run in KEPT["defaults"].values()] == [True, False, False]
 
 
 def test_without_the_packages_kept_rows_are_marked_and_plain_ddp_runs(tmp_path: Path) -> None:
-    for runs in trained(tmp_path, False):
+    for rank, runs in enumerate(trained(tmp_path, False)):
+        assert runs["accelerate"]["first"] == runs["plain"]["first"]
+        assert runs["plain"]["first"][0] == 16 * rank
         assert [way for way, run in runs.items() if "kept" in run] == [
             "accelerate",
             "lightning",

@@ -115,7 +115,8 @@ def main() -> None:
             runs[way] |= {"same": same, "gap": gap, "microseconds": times[way]}
         elif way not in runs:
             settings = "switched" if more.get(WAYS[way][0]) else "defaults"
-            runs[way] = KEPT[settings][way] | {"kept": True}
+            kept = KEPT[settings][way]
+            runs[way] = kept | {"first": kept["first"][place.rank], "kept": True}
         if place.rank == 0:
             mark = ", kept, not run here" if "kept" in runs[way] else ""
             print(f"{way:10} {runs[way]['steps']} steps{mark}")
