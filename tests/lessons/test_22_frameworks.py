@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -176,9 +177,19 @@ def test_the_witness_notes_rows_times_and_the_first_weights() -> None:
     assert witness.ddp == {}
 
 
-def test_plain_ddp_gets_the_weights_of_one_process(tmp_path: Path) -> None:
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Two threads of so small a network would wait for each other on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_plain_ddp_gets_the_weights_of_one_process(tmp_path: Path, one_thread: None) -> None:
     """Written out here in float64: the mean over 32 rows, and momentum."""
-    launch(tmp_path, 2, str(rooms.program("fourways")), "--ways", "plain")
+    program = str(rooms.program("fourways"))
+    launch(tmp_path, 2, program, "--ways", "plain", seconds=SECONDS)
     theirs, change = torch.load(tmp_path / "fourways.pt")["plain"]
     network = ground.network(ground.Witness()).double()
     network._forward_pre_hooks.clear()
