@@ -102,8 +102,8 @@ def test_the_kept_runs_are_what_a_run_still_gives(switched) -> None:
         for rank, runs in enumerate(switched):
             assert {name: kept[name] for name in facts} == {name: runs[way][name] for name in facts}
             assert kept["first"][rank] == runs[way]["first"]
-    assert set(KEPT["defaults"]) == {"accelerate", "lightning", "zero1"}
-    assert [run["same"] for run in KEPT["defaults"].values()] == [True, False, False]
+    same = {way: run["same"] for way, run in KEPT["defaults"].items()}
+    assert same == {way: way == "accelerate" for way in WAYS if way != "plain"}
 
 
 def test_without_the_packages_kept_rows_are_marked_and_plain_ddp_runs(tmp_path: Path) -> None:
