@@ -83,7 +83,7 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 	@touch $@
 
-.venv/run: requirements.txt $(CONSTRAINTS) | .venv/python
+.venv/run: requirements.txt $(CONSTRAINTS) | .venv/python .venv/frameworks/ready
 	@echo "Installing what the notebooks and the site need into .venv (torch alone is 5 GB: about two minutes)"
 	@$(BIN)/python $(PIP) -r requirements.txt -c $(CONSTRAINTS)
 	@touch $@
@@ -92,6 +92,12 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@echo "Installing what building and testing need"
 	@$(BIN)/python $(PIP) -r tests/requirements.txt -c $(CONSTRAINTS)
 	@touch $@
+
+# What lesson 22 compares, in a folder of its own. Without it, that lesson shows runs that were kept.
+.venv/frameworks/ready: scripts/lessons/22_frameworks/fetch.py | .venv/python
+	@echo "Installing Accelerate, Lightning and DeepSpeed for lesson 22 into .venv/frameworks"
+	@rm -rf .venv/frameworks
+	@$(BIN)/python $< .venv/frameworks && touch $@ || echo "make: lesson 22 shows kept runs of what is missing"
 
 # Kaggle's Jupyter around our torch: in seconds what one lesson needs to be tested there.
 .venv/kaggle/ready: tests/kaggle-requirements.txt .venv/test

@@ -30,6 +30,7 @@ PLAIN_LESSONS = {
     "06": "one lesson is launched as readers launch it, and all that follows rests on this one",
     "12": "it breaks launches, and shows what torchrun says then",
     "13": "it starts ranks in other ways than by torchrun",
+    "22": "it tells its ranks by PYTHONPATH where the frameworks are",
 }
 # Programs that stay plain elsewhere: name → why. So does each launch that `failure(…)` reads.
 PLAIN_PROGRAMS = {

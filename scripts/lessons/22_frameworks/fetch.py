@@ -1,0 +1,89 @@
+"""Puts the three frameworks into a folder of their own, and nothing beside them: no torch.
+
+`from fetch import fetch`; `missing = fetch()`. Where the course's own environment has them already,
+nothing is installed. From a shell, as the course's Makefile does it:
+
+Run:  python fetch.py FOLDER        # exits 1 when a framework cannot be had
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# What each framework imports beside torch and what came with it.
+PINS = {
+    "accelerate": ["accelerate==1.15.0", "huggingface_hub==0.36.2", "safetensors==0.8.0"],
+    "lightning": ["lightning==2.6.6", "lightning-utilities==0.15.3", "torchmetrics==1.9.0"],
+    "deepspeed": [
+        "deepspeed==0.19.8",
+        "annotated-types==0.8.0",
+        "einops==0.8.2",
+        "hjson==3.1.0",
+        "msgpack==1.2.4",
+        "py-cpuinfo==9.0.0",
+        "pydantic==2.14.3",
+        "pydantic_core==2.50.4",
+        "typing-inspection==0.4.5",
+        "typing_extensions==4.16.0",
+    ],
+}
+PIP = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"]
+PIP += ["--no-deps"]  # nothing that is not in the list, above all no torch
+BUILD = {"DS_BUILD_OPS": "0"}  # DeepSpeed is built here: compile none of its kernels
+
+
+def folder() -> Path:
+    """Where they are, or will be: in the environment that `make run` made, else in this folder."""
+    made = Path(os.environ.get("COURSE_FRAMEWORKS", Path(sys.prefix) / "frameworks"))
+    return made if made.is_dir() else Path("frameworks").absolute()
+
+
+def install(name: str, target: Path) -> None:
+    """Install one framework into `target`, whole or not at all."""
+    part = target.with_name(f"{name}-{os.getpid()}.part")
+    command = [sys.executable, *PIP, "--target", str(part), *PINS[name]]
+    done = subprocess.run(command, env=os.environ | BUILD, capture_output=True, text=True)
+    if done.returncode == 0 and not target.is_dir():  # another notebook may have been faster
+        part.rename(target)
+    elif done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        print(f"{name}: {(errors or ['pip failed'])[0][:100]}")
+    shutil.rmtree(part, ignore_errors=True)
+
+
+def fetch(place: Path | None = None) -> list[str]:
+    """Make the frameworks importable for all that this Python starts; those that it cannot have."""
+    place = place or folder()
+    place.mkdir(parents=True, exist_ok=True)
+    missing = []
+    for name, pins in PINS.items():
+        began = time.perf_counter()
+        target = place / name
+        if not target.is_dir():
+            install(name, target)
+            print(f"{name}: {time.perf_counter() - began:.0f} s")
+        if target.is_dir():
+            print(pins[0])
+            before(target)
+        else:
+            print(f"{name} cannot be had: its rows are from a kept run, not run here")
+            missing.append(name)
+    return missing
+
+
+def before(target: Path) -> None:
+    """Programs that are started from now on look here first."""
+    for variable, path in {"PYTHONPATH": target, "PATH": target / "bin"}.items():
+        paths = [str(path), *os.environ.get(variable, "").split(os.pathsep)]
+        os.environ[variable] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+
+
+def main() -> int:
+    return 1 if fetch(Path(sys.argv[1]).absolute()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

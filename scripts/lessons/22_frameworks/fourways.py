@@ -1,0 +1,130 @@
+"""One network, one seed, one set of rows, and several ways to train: do they give the same weights?
+
+A way whose package is not here gets the numbers of a run that was kept.
+
+Run:  python fourways.py --ways plain
+      torchrun --standalone --nproc-per-node=2 fourways.py
+"""
+
+import importlib
+import json
+import logging
+import warnings
+from argparse import ArgumentParser
+from contextlib import nullcontext
+from datetime import timedelta
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.utils import parameters_to_vector
+
+from devices import Place, here, report
+from ground import Witness
+from keptruns import KEPT
+
+# Way → the package that it needs, and the settings that are part of its name.
+STAGES = {"stage3_param_persistence_threshold": 0}  # ZeRO-3 would not split so small a network
+WAYS = {"plain": ("torch", {}), "accelerate": ("accelerate", {}), "lightning": ("lightning", {})}
+for number in (1, 2, 3):
+    stage = {"zero_optimization": {"stage": number} | STAGES}
+    WAYS[f"zero{number}"] = ("deepspeed", stage)
+
+
+def hush() -> None:
+    """Silence what the frameworks say when nothing is wrong."""
+    logging.disable(logging.WARNING)
+    # Lightning 2.6 calls what torch 2.15 has renamed; it points at `srun` where there is Slurm.
+    warnings.filterwarnings("ignore", message=".*LeafSpec")
+    warnings.filterwarnings("ignore", message="The `srun` command")
+
+
+def gathered(model: nn.Module):
+    """A context in which each rank has all weights: ZeRO-3 has cut them up."""
+    weights = list(model.parameters())
+    if not hasattr(weights[0], "ds_id"):
+        return nullcontext()
+    return importlib.import_module("deepspeed").zero.GatheredParameters(weights)
+
+
+def held(model: nn.Module) -> int:
+    """How many weights this rank keeps, between two steps."""
+    return sum(getattr(each, "ds_tensor", each).numel() for each in model.parameters())
+
+
+def momentum(optimizer: torch.optim.Optimizer) -> int:
+    """How many numbers of momentum this rank keeps."""
+    states = [each for state in optimizer.state.values() for each in state.values()]
+    return sum(each.numel() for each in states if torch.is_tensor(each))
+
+
+def run(way: str, more: dict, place: Place) -> tuple[dict, Tensor, Tensor]:
+    """Train in one way: numbers, the weights at the end, and the change in the first step."""
+    package, settings = WAYS[way]
+    module = importlib.import_module(f"via{package}" if way != "plain" else "viaplain")
+    witness = Witness()
+    dist.barrier()
+    model, optimizer = module.train(settings | more.get(package, {}), place, witness)
+    kept = {"weights held": held(model), "momentum held": momentum(optimizer)}
+    with gathered(model):
+        weights = parameters_to_vector(model.parameters()).detach().clone()
+    steps = [after - before for before, after in pairwise(witness.times)]
+    kept |= {"steps": len(witness.times), "first": witness.first[:6], "ddp": witness.ddp}
+    before, after = witness.weights
+    change = after - before
+    kept |= {"microseconds": 1e6 * median(steps), "moved": change.norm().item()}
+    return kept, weights, change
+
+
+@record
+def main() -> None:
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS)[:4])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--settings", type=Path, help="a file: package → settings, as JSON")
+    args = parser.parse_args()
+    place = here()
+    torch.set_num_threads(1)
+    hush()
+    # gloo everywhere: all ways train on the CPU.
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    more = json.loads(args.settings.read_text()) if args.settings else {}
+
+    runs = {}
+    tensors = {}  # way → weights, and the first change
+    times = {way: [] for way in args.ways}
+    order = [way for way in args.ways if find_spec(WAYS[way][0])]
+    for _ in range(args.rounds):
+        for way in order:
+            try:
+                runs[way], *tensors[way] = run(way, more, place)
+                times[way].append(runs[way].pop("microseconds"))
+            except (TypeError, ValueError) as error:  # settings that the package does not know
+                runs[way] = {"refused": str(error).splitlines()[0][:80], "steps": 0}
+        order.reverse()  # so that none always comes first
+
+    for way in args.ways:
+        if way in tensors:
+            gap = (tensors[way][0] - tensors["plain"][0]).abs().max().item()
+            same = torch.equal(tensors[way][0], tensors["plain"][0])
+            runs[way] |= {"same": same, "gap": gap, "microseconds": times[way]}
+        elif way not in runs:
+            settings = "switched" if more.get(WAYS[way][0]) else "defaults"
+            kept = KEPT[settings][way]
+            runs[way] = kept | {"first": kept["first"][place.rank], "kept": True}
+        if place.rank == 0:
+            mark = ", kept, not run here" if "kept" in runs[way] else ""
+            print(f"{way:10} {runs[way]['steps']} steps{mark}")
+    if place.rank == 0:
+        torch.save(tensors, "fourways.pt")
+    report("fourways", place, runs={way: runs[way] for way in args.ways})
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

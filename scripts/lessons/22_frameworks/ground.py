@@ -1,0 +1,75 @@
+"""What all ways of training share: the network, the rows, and a witness in the network.
+
+The witness notes each batch that enters the network. No framework can keep that from it.
+
+Run:  python ground.py
+"""
+
+import time
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
+from torch.utils.data import TensorDataset
+
+from devices import Place, here
+
+BATCH = 16  # rows of one rank in one step
+STEPS = 40
+RANKS = 2
+FEATURES = 64
+
+
+def rows() -> TensorDataset:
+    """All rows of one epoch: x (1280, 64) and the class (1280,), one of ten."""
+    generator = torch.Generator().manual_seed(1)
+    x = 2 * torch.randn(BATCH * RANKS * STEPS, FEATURES, generator=generator)
+    teacher = torch.randn(FEATURES, 10, generator=generator)
+    return TensorDataset(x, (x @ teacher).argmax(1))
+
+
+def own_rows(place: Place) -> list[int]:
+    """The numbers of this rank's rows, in order: of each global batch the rank's own block."""
+    blocks = torch.arange(len(rows())).view(-1, place.world_size, BATCH)
+    return blocks[:, place.rank].flatten().tolist()
+
+
+class Witness:
+    """Notes when a batch enters the network, its first row, and the weights at that moment."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.first: list[int] = []  # the first row's number
+        self.weights: list[Tensor] = []  # ahead of the first step, and after it
+        self.ddp: dict = {}  # how DDP was told to work, if there is DDP around the network
+        self.numbers = {row[0].item(): number for number, row in enumerate(rows().tensors[0])}
+
+    def __call__(self, network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.times.append(time.perf_counter())
+        self.first.append(self.numbers[inputs[0][0, 0].item()])
+        if len(self.weights) < 2:
+            self.weights.append(parameters_to_vector(network.parameters()).detach().clone())
+        wrapper = DistributedDataParallel._get_active_ddp_module()
+        for name in ("bucket_bytes_cap", "gradient_as_bucket_view", "find_unused_parameters"):
+            if wrapper:
+                self.ddp[name] = getattr(wrapper, name)
+
+
+def network(witness: Witness) -> nn.Sequential:
+    """x (N, 64) → ten scores each (N, 10); the same weights every time."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(FEATURES, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()]
+    made = nn.Sequential(*layers, nn.Linear(256, 10))
+    made.register_forward_pre_hook(witness)
+    return made
+
+
+def main() -> None:
+    place = here()
+    numbers = sum(weight.numel() for weight in network(Witness()).parameters())
+    print(f"{len(rows())} rows, {numbers:,} weights; this rank begins with {own_rows(place)[:3]}")
+
+
+if __name__ == "__main__":
+    main()
