@@ -5,7 +5,12 @@ Twenty kinds of bad input and more at the door, batches in the server, and damag
 
 import asyncio
 import json
+import os
+import socket
+import subprocess
+import sys
 import threading
+import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
@@ -243,3 +248,38 @@ def test_two_ranks_share_every_batch_and_save_with_a_prefix(tmp_path: Path) -> N
     state = torch.load(tmp_path / "wrapped.pt", map_location="cpu", weights_only=True)
     assert all(name.startswith("module.") for name in state)
     assert [tensor.dtype for tensor in state.values()].count(torch.float32) == 37
+
+
+class Tiny(torch.nn.Module):
+    """Two classes: the share of the first colour among all, and the rest."""
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        bright = pictures.flatten(2).float().sum(2)
+        share = bright[:, :1] / bright.sum(1, keepdim=True)
+        return torch.cat([share, 1 - share], dim=1)
+
+
+def test_a_server_answers_and_ends_with_its_owner(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch")
+    example = torch.ones(2, 3, 32, 32, dtype=torch.uint8)
+    program = torch.export.export(Tiny(), (example,), dynamic_shapes=({0: batch},))
+    card = json.dumps({"classes": ["first", "others"]})
+    torch.export.save(program, tmp_path / "tiny.pt2", extra_files={"card.json": card})
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with subprocess.Popen(["sleep", "60"]) as owner:
+        words = [sys.executable, str(rooms.program("serve")), "--file", "tiny.pt2"]
+        words += ["--port", str(port), "--owner", str(owner.pid)]
+        path = {"PYTHONPATH": rooms.python_path()}
+        with subprocess.Popen(words, cwd=tmp_path, env=os.environ | path) as server:
+            while not (tmp_path / "serve.json").exists():
+                assert server.poll() is None
+                time.sleep(0.1)
+            status, answer = asking.ask(port, BODY)
+            owner.kill()
+            owner.wait()  # or it would be there still, as a zombie
+            assert server.wait(20) == 0
+    share = torch.tensor(PICTURE[0]).sum() / torch.tensor(PICTURE).sum()
+    assert (status, answer["class"]) == (200, "others")
+    assert answer["probabilities"] == pytest.approx([share, 1 - share], rel=1e-6)
+    assert json.loads((tmp_path / "serve.json").read_text())["statuses"] == {"200": 1}
