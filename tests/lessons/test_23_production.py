@@ -76,6 +76,7 @@ WIRES = {  # what a request must not be → the status that it gets
     "no text": (b"\xff\xfe\r\n\r\n", 400),
     "HTTP/1.0": (post(TYPE, LENGTH, line="POST /predict HTTP/1.0"), 400),
     "a line without a colon": (post(TYPE, LENGTH, "nothing"), 400),
+    "one length, twice": (post(TYPE, LENGTH, LENGTH.lower()), 400),
     "two lengths": (post(TYPE, LENGTH, "content-length: 1"), 400),
     "another path": (post(TYPE, LENGTH, line="POST /../etc/passwd HTTP/1.1"), 404),
     "another method": (post(TYPE, LENGTH, line="GET /predict HTTP/1.1"), 405),
