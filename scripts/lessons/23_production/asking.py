@@ -35,8 +35,11 @@ def raw(port: int, data: bytes, ends: bool = False) -> tuple[int, dict] | None:
         if ends:
             connection.shutdown(socket.SHUT_WR)
         pieces = list(iter(lambda: connection.recv(4096), b""))
-    head, _, body = b"".join(pieces).partition(b"\r\n\r\n")
-    return (int(head.split()[1]), json.loads(body)) if head else None
+    head, _, body = b"".join(pieces).decode().partition("\r\n\r\n")
+    if not head:
+        return None
+    answer, _ = json.JSONDecoder().raw_decode(body)  # the first one, if there are more
+    return int(head.split()[1]), answer
 
 
 def one_after_another(port: int, bodies: list[bytes]) -> list[dict]:
