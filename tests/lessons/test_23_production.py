@@ -280,7 +280,7 @@ def test_a_server_answers_and_ends_with_its_owner(tmp_path: Path) -> None:
             owner.kill()
             owner.wait()  # or it would be there still, as a zombie
             assert server.wait(20) == 0
-    share = torch.tensor(PICTURE[0]).sum() / torch.tensor(PICTURE).sum()
+    share = (torch.tensor(PICTURE[0]).sum() / torch.tensor(PICTURE).sum()).item()
     assert (status, answer["class"]) == (200, "others")
     assert answer["probabilities"] == pytest.approx([share, 1 - share], rel=1e-6)
     assert json.loads((tmp_path / "serve.json").read_text())["statuses"] == {"200": 1}
