@@ -1,0 +1,137 @@
+"""What may come in: one picture as JSON, over HTTP, within limits. Everything else is refused.
+
+`Door(answer).connection` is for asyncio.start_server; nothing here needs PyTorch.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import chain
+
+HEAD = 4096  # bytes at most before the empty line
+BODY = 65536  # bytes of JSON at most; a picture has about 15,000
+SECONDS = 2.0  # for one request, from its first byte to our answer
+OPEN = 128  # connections at most
+
+
+class Refused(Exception):
+    """A status of HTTP, and a sentence for the one who asked."""
+
+    @property
+    def status(self) -> int:
+        return self.args[0]
+
+    @property
+    def reason(self) -> str:
+        return self.args[1]
+
+
+def picture(body: bytes) -> list[int]:
+    """The 3 × 32 × 32 numbers in a body, one after the other; Refused unless it is just that."""
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused(400, "the body is not JSON") from None
+    if not isinstance(request, dict) or set(request) != {"picture"}:
+        raise Refused(422, 'the body must be {"picture": …} and nothing else')
+    parts = [request["picture"]]
+    for size in (3, 32, 32):  # colours, rows, columns
+        if not all(isinstance(part, list) and len(part) == size for part in parts):
+            raise Refused(422, "a picture is 3 lists of 32 lists of 32 numbers")
+        parts = list(chain.from_iterable(parts))
+    if not all(type(number) is int and 0 <= number <= 255 for number in parts):
+        raise Refused(422, "the numbers must be whole, from 0 to 255")  # and True is no number
+    return parts
+
+
+def headers_of(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """Method, path and headers of a request, the names in small letters; ValueError if none."""
+    first, *lines = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
+    method, path, version = first.split(" ")
+    pairs = [line.split(":", 1) for line in lines]
+    headers = {name.lower(): value.strip() for name, value in pairs}
+    if version != "HTTP/1.1" or len(headers) < len(lines):
+        raise ValueError("another version, or a header that comes twice")
+    return method, path, headers
+
+
+async def arrive(reader: asyncio.StreamReader) -> bytes:
+    """The body of the next request; Refused if it is not one for us."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, path, headers = headers_of(head)
+    except asyncio.LimitOverrunError:
+        raise Refused(431, f"more than {HEAD} bytes of headers") from None
+    except ValueError:
+        raise Refused(400, "this is not HTTP/1.1") from None
+    if path != "/predict":
+        raise Refused(404, "there is only /predict")
+    if method != "POST":
+        raise Refused(405, "send a picture with POST")
+    if headers.get("content-type") != "application/json":
+        raise Refused(415, "Content-Type must be application/json")
+    length = headers.get("content-length", "")
+    if not length.isdecimal() or "transfer-encoding" in headers:
+        raise Refused(411, "Content-Length must say how many bytes follow")
+    if len(length) > 9 or int(length) > BODY:
+        raise Refused(413, f"more than {BODY} bytes")
+    return await reader.readexactly(int(length))
+
+
+def reply(status: int, answer: dict) -> bytes:
+    """An answer as it goes over the wire. After a refusal the connection is closed."""
+    body = json.dumps(answer).encode()
+    lines = [
+        f"HTTP/1.1 {status} {'OK' if status == 200 else 'Refused'}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"Connection: {'keep-alive' if status == 200 else 'close'}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def rest(reader: asyncio.StreamReader) -> None:
+    """Read what the other side still sends, and forget it."""
+    while await reader.read(HEAD):
+        pass
+
+
+class Door:
+    """Lets pictures in to `answer`, which says in a dict what is on them."""
+
+    def __init__(self, answer: Callable[[list[int]], Awaitable[dict]]):
+        self.answer = answer
+        self.open = 0  # connections
+        self.statuses: Counter = Counter()  # how often each was given
+
+    async def request(self, reader: asyncio.StreamReader) -> dict:
+        """The answer to the next request."""
+        return await self.answer(picture(await arrive(reader)))
+
+    async def turn(self, reader: asyncio.StreamReader) -> tuple[int, dict]:
+        """Status and answer of the next request, whatever it is."""
+        try:
+            if self.open > OPEN:
+                raise Refused(503, "too many connections")
+            return 200, await asyncio.wait_for(self.request(reader), SECONDS)
+        except Refused as refused:
+            return refused.status, {"error": refused.reason}
+        except TimeoutError:
+            return 408, {"error": f"not done within {SECONDS:.0f} s"}
+
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request after another, until the other side has none or breaks a rule."""
+        self.open += 1
+        status = 200
+        with suppress(asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+            while status == 200:
+                status, answer = await self.turn(reader)
+                self.statuses[status] += 1
+                writer.write(reply(status, answer))
+            # To close with bytes unread would break the connection off, and our answer with it.
+            writer.write_eof()
+            await asyncio.wait_for(rest(reader), SECONDS)
+        self.open -= 1
+        writer.close()

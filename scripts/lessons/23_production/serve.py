@@ -1,0 +1,126 @@
+"""Answer requests with an exported model, in batches. Of the model there is no source here.
+
+It listens on this machine alone, and ends with the process whose number it is given.
+Run:  python serve.py --owner $$                       # port 8000
+      torchrun --standalone --nproc-per-node=2 serve.py --owner $$      # ports 8000 and 8001
+"""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.util import find_spec
+
+import psutil
+import torch
+from torch import Tensor
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from devices import Place, here, report
+from door import HEAD, Door, Refused
+
+HOST = "127.0.0.1"  # this machine alone; "0.0.0.0" would be everybody who can reach it
+WAITING = 64  # requests that wait for the model at most
+
+
+class Server:
+    """One model, the requests that wait for it, and what it has done so far."""
+
+    def __init__(self, args: Namespace):
+        self.args = args
+        extra = {"card.json": ""}
+        self.model = torch.export.load(args.file, extra_files=extra).module()
+        self.classes = json.loads(extra["card.json"])["classes"]
+        self.waiting: asyncio.Queue = asyncio.Queue(WAITING)
+        self.batches: Counter = Counter()
+
+    async def collect(self) -> list:
+        """Wait for one request, then a few milliseconds for more: at most a whole batch."""
+        batch = [await self.waiting.get()]
+        clock = asyncio.get_running_loop().time
+        end = clock() + self.args.patience / 1000
+        while len(batch) < self.args.batch:
+            try:
+                batch.append(await asyncio.wait_for(self.waiting.get(), end - clock()))
+            except TimeoutError:
+                break
+        return batch
+
+    def compute(self, numbers: list[list[int]]) -> tuple[Tensor, float]:
+        """Probabilities, a row for each picture, and the milliseconds that they took."""
+        began = time.perf_counter()
+        pictures = torch.tensor(numbers, dtype=torch.uint8).view(-1, 3, 32, 32)
+        with torch.inference_mode():
+            rows = self.model(pictures)
+        return rows, 1000 * (time.perf_counter() - began)
+
+    async def work(self) -> None:
+        """Without end: a batch at a time, in a thread beside the one that reads and writes."""
+        thread = ThreadPoolExecutor(1)
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = await self.collect()
+            numbers = [one for one, _ in batch]
+            rows, model_ms = await loop.run_in_executor(thread, self.compute, numbers)
+            self.batches[len(batch)] += 1
+            for (_, answer), row in zip(batch, rows, strict=True):
+                if not answer.done():  # whoever asked may have gone by now
+                    answer.set_result((row, len(batch), model_ms))
+
+    async def answer(self, numbers: list[int]) -> dict:
+        """What is in the picture with these numbers, as soon as its batch is computed."""
+        asked = time.perf_counter()
+        future = asyncio.get_running_loop().create_future()
+        try:
+            self.waiting.put_nowait((numbers, future))
+        except asyncio.QueueFull:
+            raise Refused(503, "too many requests are waiting: ask again later") from None
+        row, batch, model_ms = await future
+        wait_ms = 1000 * (time.perf_counter() - asked) - model_ms
+        found = {"class": self.classes[row.argmax()], "probabilities": row.tolist()}
+        return found | {"batch": batch, "wait_ms": wait_ms, "model_ms": model_ms}
+
+
+async def serve(server: Server, place: Place) -> None:
+    """Answer until SIGTERM comes or the owner has gone; then finish what has begun."""
+    args = server.args
+    work = asyncio.create_task(server.work())
+    port = args.port + place.rank
+    door = Door(server.answer)
+    listener = await asyncio.start_server(door.connection, HOST, port, limit=HEAD)
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    facts = {"pid": os.getpid(), "port": port, "source": find_spec("model") is not None}
+    report("serve", place, **facts)
+    while not ended.is_set() and psutil.pid_exists(args.owner) and not work.done():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), 0.5)
+    listener.close()
+    while door.open and not work.done():
+        await asyncio.sleep(0.05)
+    if work.done():
+        work.result()  # the model has failed: say so
+    report("serve", place, **facts, batches=server.batches, statuses=door.statuses)
+
+
+@record
+def main() -> None:
+    place = here()
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--file", default="served.pt2", help="what torch.export has saved")
+    parser.add_argument("--port", type=int, default=8000, help="of rank 0; rank 1 has the next")
+    parser.add_argument("--batch", type=int, default=16, help="pictures at most in one batch")
+    parser.add_argument("--patience", type=float, default=5, help="ms that a batch waits")
+    parser.add_argument("--owner", type=int, required=True, help="ends with this process")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    asyncio.run(serve(Server(args), place))
+
+
+if __name__ == "__main__":
+    main()
