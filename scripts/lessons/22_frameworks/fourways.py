@@ -29,7 +29,7 @@ from ground import Witness
 from keptruns import KEPT
 
 # Way → the package that it needs, and the settings that are part of its name.
-STAGES = {"stage3_param_persistence_threshold": 0}  # ZeRO-3 would not split so small a network
+STAGES = {"stage3_param_persistence_threshold": 0}  # or ZeRO-3 keeps small ones whole, too
 WAYS = {"plain": ("torch", {}), "accelerate": ("accelerate", {}), "lightning": ("lightning", {})}
 for number in (1, 2, 3):
     stage = {"zero_optimization": {"stage": number} | STAGES}
@@ -54,7 +54,9 @@ def gathered(model: nn.Module):
 
 def held(model: nn.Module) -> int:
     """How many weights this rank keeps, between two steps."""
-    return sum(getattr(each, "ds_tensor", each).numel() for each in model.parameters())
+    weights = list(model.parameters())  # empty where ZeRO-3 keeps nothing but a part
+    parts = [each.ds_tensor for each in weights if hasattr(each, "ds_tensor")]
+    return sum(each.numel() for each in [*weights, *parts])
 
 
 def momentum(optimizer: torch.optim.Optimizer) -> int:
