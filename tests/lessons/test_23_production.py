@@ -152,6 +152,58 @@ def test_who_goes_away_gets_nothing_and_harms_nobody(port: int) -> None:
     assert lives(port)
 
 
+def test_who_breaks_a_rule_and_runs_away_takes_no_place(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "OPEN", 8)
+    for _ in range(20):
+        with socket.create_connection((asking.HOST, port)) as client:
+            client.sendall(b"no HTTP\r\n\r\n")
+    end = time.monotonic() + 20
+    while asking.ask(port, BODY)[0] == 503:  # until it has seen that they are gone
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert lives(port)
+
+
+def test_who_comes_too_late_is_refused_and_the_end_lets_everybody_finish(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "OPEN", 1)
+    monkeypatch.setattr(door, "SECONDS", 20)
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, str]:
+        """Status, and what becomes of the connection."""
+        writer.write(post(TYPE, LENGTH))
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        headers = dict(line.split(": ") for line in head.strip().split("\r\n")[1:])
+        await reader.readexactly(int(headers["Content-Length"]))
+        return head.split()[1], headers["Connection"]
+
+    async def run() -> list:
+        visit = door.Door(echo)
+        listener = await asyncio.start_server(visit.connection, asking.HOST, 0, limit=door.HEAD)
+        address = listener.sockets[0].getsockname()
+        first = await asyncio.open_connection(*address)
+        found = [await ask(*first)]
+        second = await asyncio.open_connection(*address)
+        found.append(await ask(*second))
+        second[1].close()
+        found.append(await ask(*first))
+        visit.ending = True
+        found.append(await ask(*first))
+        assert await first[0].read() == b""  # it is closed
+        first[1].close()
+        listener.close()
+        while visit.open > 0:
+            await asyncio.sleep(0.01)
+        return found
+
+    found = asyncio.run(asyncio.wait_for(run(), 30))
+    good = ("200", "keep-alive")
+    assert found == [good, ("503", "close"), good, ("200", "close")]
+
+
 def test_good_pictures_come_through_as_they_are() -> None:
     assert door.picture(BODY) == torch.tensor(PICTURE).flatten().tolist()
     for number in ("0", "255"):

@@ -12,7 +12,7 @@ from itertools import chain
 
 HEAD = 4096  # bytes at most before the empty line
 BODY = 65536  # bytes of JSON at most; a picture has about 15,000
-SECONDS = 2.0  # for one request, from its first byte to our answer
+SECONDS = 2.0  # for one request, the wait for it and our answer included
 OPEN = 128  # connections at most
 
 
@@ -80,14 +80,14 @@ async def arrive(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(int(length))
 
 
-def reply(status: int, answer: dict) -> bytes:
-    """An answer as it goes over the wire. After a refusal the connection is closed."""
+def reply(status: int, answer: dict, more: bool) -> bytes:
+    """An answer as it goes over the wire. Unless `more` may follow, the connection is closed."""
     body = json.dumps(answer).encode()
     lines = [
         f"HTTP/1.1 {status} {'OK' if status == 200 else 'Refused'}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",
-        f"Connection: {'keep-alive' if status == 200 else 'close'}",
+        f"Connection: {'keep-alive' if more else 'close'}",
     ]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
@@ -104,16 +104,17 @@ class Door:
     def __init__(self, answer: Callable[[list[int]], Awaitable[dict]]):
         self.answer = answer
         self.open = 0  # connections
+        self.ending = False  # True: the next answer on each connection is its last
         self.statuses: Counter = Counter()  # how often each was given
 
     async def request(self, reader: asyncio.StreamReader) -> dict:
         """The answer to the next request."""
         return await self.answer(picture(await arrive(reader)))
 
-    async def turn(self, reader: asyncio.StreamReader) -> tuple[int, dict]:
+    async def turn(self, reader: asyncio.StreamReader, crowded: bool) -> tuple[int, dict]:
         """Status and answer of the next request, whatever it is."""
         try:
-            if self.open > OPEN:
+            if crowded:
                 raise Refused(503, "too many connections")
             return 200, await asyncio.wait_for(self.request(reader), SECONDS)
         except Refused as refused:
@@ -124,14 +125,19 @@ class Door:
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request after another, until the other side has none or breaks a rule."""
         self.open += 1
-        status = 200
-        with suppress(asyncio.IncompleteReadError, ConnectionError, TimeoutError):
-            while status == 200:
-                status, answer = await self.turn(reader)
-                self.statuses[status] += 1
-                writer.write(reply(status, answer))
-            # To close with bytes unread would break the connection off, and our answer with it.
-            writer.write_eof()
-            await asyncio.wait_for(rest(reader), SECONDS)
-        self.open -= 1
-        writer.close()
+        crowded = self.open > OPEN  # whoever came before may stay
+        more = True
+        try:
+            with suppress(asyncio.IncompleteReadError, OSError):  # the other side has gone
+                while more:
+                    status, answer = await self.turn(reader, crowded)
+                    more = status == 200 and not self.ending
+                    self.statuses[status] += 1
+                    writer.write(reply(status, answer, more))
+                    await asyncio.wait_for(writer.drain(), SECONDS)  # it has to be read, too
+                # To close with bytes unread would break the connection off, and our answer with it.
+                writer.write_eof()
+                await asyncio.wait_for(rest(reader), SECONDS)
+        finally:
+            self.open -= 1
+            writer.close()

@@ -1,6 +1,6 @@
 """Read and write the format of safetensors by hand: a length, a header in JSON, and bytes.
 
-`from flat import load, save`; nothing in such a file is ever run.
+`from flat import parts, save`; nothing in such a file is ever run.
 """
 
 import json

@@ -101,6 +101,7 @@ async def serve(server: Server, place: Place) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), 0.5)
     listener.close()
+    door.ending = True
     while door.open and not work.done():
         await asyncio.sleep(0.05)
     if work.done():
