@@ -7,6 +7,7 @@ Run:  python hybrid.py
 """
 
 import threading
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -107,7 +108,9 @@ def main() -> None:
     if place.rank == 0:
         tables.append(table())
     join(place)
-    dist.init_process_group("gloo")  # CUDA tensors and dist autograd do not go together
+    dist.init_process_group(
+        "gloo", timeout=timedelta(seconds=60)
+    )  # CUDA tensors and dist autograd do not go together
     group = dist.new_group(ranks)
     told = {}
     if place.rank in ranks:

@@ -9,6 +9,7 @@ Run:  python paramserver.py
 
 import time
 from argparse import ArgumentParser
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -65,7 +66,9 @@ def main() -> None:
     args = parser.parse_args()
     place = here()
     join(place)
-    dist.init_process_group("gloo")  # CUDA tensors and RRefs do not go together: all on the CPU
+    dist.init_process_group(
+        "gloo", timeout=timedelta(seconds=60)
+    )  # CUDA tensors and RRefs do not go together: all on the CPU
     ranks = list(range(1, place.world_size)) or [0]  # the trainers'; alone, rank 0 is both
     groups.append(dist.new_group(ranks))
     dist.barrier()

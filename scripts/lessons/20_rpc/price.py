@@ -5,6 +5,7 @@ Run:  torchrun --standalone --nproc-per-node=2 price.py
 
 import time
 from argparse import ArgumentParser
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
     place = here()._replace(device=torch.device("cpu"))
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     if place.world_size != 2:
         raise ValueError("a message needs two ranks")
     times = {}
