@@ -95,7 +95,8 @@ class Memory {
     demand(address.boot == boot_id(), "the ranks are on several machines, and share no memory");
     auto process = std::to_string(address.process);
     auto path = "/proc/" + process + "/fd/" + std::to_string(address.file);
-    file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    int never_wait = O_NONBLOCK | O_NOCTTY;  // whatever that file may be by now
+    file = open(path.c_str(), O_RDWR | O_CLOEXEC | never_wait);
     demand(file >= 0, "this process may not open the shared memory of process " + process);
     struct stat found;
     demand(fstat(file, &found) == 0, "nothing can be learnt about the shared memory");
