@@ -4,6 +4,8 @@ Run:  python alike.py
       torchrun --standalone --nproc-per-node=4 alike.py
 """
 
+from datetime import timedelta
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ from torch.nn.utils import parameters_to_vector
 from devices import here, report, start
 from ownbackends import on_cpu, register
 
+LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 STEPS = 20
 SIZE = 10_000  # numbers in a tensor that is added up
 SAMPLE = slice(None, None, 100)  # of which the notebook gets every hundredth
@@ -114,8 +117,8 @@ def main() -> None:
     runs = {}
     for ranks in range(1 if place.world_size == 1 else 2, place.world_size + 1):
         members = list(range(ranks))
-        gloo = dist.new_group(members, backend="gloo")
-        ours = dist.new_group(members, backend=place.backend)
+        gloo = dist.new_group(members, LIMIT, "gloo")
+        ours = dist.new_group(members, LIMIT, place.backend)
         if place.rank < ranks:
             runs[ranks] = compare(gloo, ours, place.rank)
     if place.rank == 0:

@@ -9,6 +9,7 @@
 
 using Tensors = std::vector<at::Tensor>;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
+using Limit = std::chrono::milliseconds;
 
 // As in smallest.cpp: over when it is made, with a future for DDP.
 struct Finished : c10d::Work {
@@ -26,20 +27,24 @@ struct Finished : c10d::Work {
   }
 };
 
-// Rank 0 makes the memory and says in the store where it is; the others open it.
-inline std::unique_ptr<Memory> meet(StorePointer store, int rank, int size) {
+// Rank 0 makes the memory and says in the store where it is; the others open it. The limit is ours:
+// that of the store itself may be another one.
+inline std::unique_ptr<Memory> meet(StorePointer store, int rank, int size, Limit limit) {
   std::unique_ptr<Memory> memory;
   size_t bytes = Lanes::bytes(size);
   if (rank == 0) {
     memory = std::make_unique<Memory>(bytes);
     store->set("address", memory->address.text());
   } else {
+    store->wait({"address"}, limit);
     memory = std::make_unique<Memory>(bytes, store->get_to_str("address"));
   }
   store->set("rank " + std::to_string(rank), "here");
+  std::vector<std::string> all;
   for (int other = 0; other < size; other++) {
-    store->get("rank " + std::to_string(other));  // waits for it
+    all.push_back("rank " + std::to_string(other));
   }
+  store->wait(all, limit);
   memory->close_file();
   return memory;
 }

@@ -59,6 +59,10 @@ class Memory {
   char* start = nullptr;
   size_t bytes;
 
+  // Holds nothing yet. The two below build on it, so whatever they hold when they fail is given back.
+  struct Nothing {};
+  Memory(size_t wanted, Nothing) : bytes(FRONT + wanted) {}
+
   void map() {
     int rights = PROT_READ | PROT_WRITE;
     void* place = mmap(nullptr, bytes, rights, MAP_SHARED | MAP_POPULATE, file, 0);
@@ -70,7 +74,7 @@ class Memory {
   Address address;
 
   // New memory of so many bytes.
-  explicit Memory(size_t wanted) : bytes(FRONT + wanted) {
+  explicit Memory(size_t wanted) : Memory(wanted, Nothing()) {
     file = memfd_create("nearby", MFD_CLOEXEC);
     demand(file >= 0, "this system makes no memory without a name");
     demand(posix_fallocate(file, 0, bytes) == 0, "there is no room for the shared memory");
@@ -86,12 +90,13 @@ class Memory {
   }
 
   // Memory that another process has made. What it says is checked before anything is believed.
-  Memory(size_t wanted, const std::string& text) : bytes(FRONT + wanted) {
+  Memory(size_t wanted, const std::string& text) : Memory(wanted, Nothing()) {
     address = Address::read(text);
     demand(address.boot == boot_id(), "the ranks are on several machines, and share no memory");
     auto process = std::to_string(address.process);
     auto path = "/proc/" + process + "/fd/" + std::to_string(address.file);
-    file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    int never_wait = O_NONBLOCK | O_NOCTTY;  // whatever that file may be by now
+    file = open(path.c_str(), O_RDWR | O_CLOEXEC | never_wait);
     demand(file >= 0, "this process may not open the shared memory of process " + process);
     struct stat found;
     demand(fstat(file, &found) == 0, "nothing can be learnt about the shared memory");

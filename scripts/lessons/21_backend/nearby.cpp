@@ -12,7 +12,6 @@
 
 using c10d::OpType;
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
-using Limit = std::chrono::milliseconds;
 
 class Nearby : public c10d::Backend {
   std::unique_ptr<Memory> memory;
@@ -46,7 +45,7 @@ class Nearby : public c10d::Backend {
  public:
   Nearby(StorePointer store, int rank, int size, Limit limit, Patience patience, bool hasty)
       : Backend(rank, size),
-        memory(meet(store, rank, size)),
+        memory(meet(store, rank, size, limit)),
         lanes(memory->front(), rank, size, patience, hasty),
         limit(limit) {}
 
@@ -72,6 +71,7 @@ class Nearby : public c10d::Backend {
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     int root = options.rootRank;
+    TORCH_CHECK(0 <= root && root < size_, "this group has no rank ", root);
     for (at::Tensor& tensor : tensors) {
       together(OpType::BROADCAST, tensor, [&](const Call& call, char* bytes, auto deadline) {
         lanes.pass(call, root, bytes, deadline);
@@ -82,6 +82,10 @@ class Nearby : public c10d::Backend {
 
   WorkPointer allgather(
       std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions&) override {
+    TORCH_CHECK(outputs[0].size() == size_t(size_), "nearby gathers one tensor from each rank");
+    for (const at::Tensor& output : outputs[0]) {
+      TORCH_CHECK(output.nbytes() == inputs[0].nbytes(), "nearby gathers tensors of one size");
+    }
     together(OpType::ALLGATHER, inputs[0], [&](const Call& call, char* bytes, auto deadline) {
       lanes.share(call, bytes, deadline, [&](auto* chunks, size_t at, size_t count) {
         for (int rank = 0; rank < size_; rank++) {

@@ -49,12 +49,15 @@ class Smallest : public c10d::Backend {
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     TORCH_CHECK(options.reduceOp == c10d::ReduceOp::SUM, "smallest can add, and nothing else");
     for (at::Tensor& tensor : tensors) {
+      bool plain = tensor.device().is_cpu() && tensor.is_contiguous();
+      TORCH_CHECK(plain, "smallest takes contiguous tensors on the CPU");
       turn++;
       auto* first = static_cast<uint8_t*>(tensor.data_ptr());
       std::vector<uint8_t> mine(first, first + tensor.nbytes());
       store->set(key(turn, rank_), mine);
       for (int rank = 0; rank < size_; rank++) {
         std::vector<uint8_t> bytes = store->get(key(turn, rank));  // waits until it is there
+        TORCH_CHECK(bytes.size() == mine.size(), "rank ", rank, " adds a tensor of another size");
         at::Tensor part = at::from_blob(bytes.data(), tensor.sizes(), tensor.options());
         rank == 0 ? tensor.copy_(part) : tensor.add_(part);
       }

@@ -5,6 +5,7 @@ Run:  python speeds.py
 """
 
 from argparse import ArgumentParser
+from datetime import timedelta
 from functools import partial
 
 import torch
@@ -16,6 +17,7 @@ from ownbackends import on_cpu, register
 from shared import Shared
 from stopwatch import in_turns, slowest
 
+LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 SIZES = [4, 1_000, 32_000, 1_000_000, 25_000_000]  # bytes
 
 
@@ -29,7 +31,7 @@ def main() -> None:
     place = on_cpu(here(), "gloo")
     start(place)
     backend = register("nearby")
-    ours = dist.new_group(backend=backend)
+    ours = dist.new_group(backend=backend, timeout=LIMIT)
     python = Shared(place)
 
     times = {}

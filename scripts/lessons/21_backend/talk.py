@@ -5,6 +5,7 @@ Run:  python talk.py
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from devices import here, report, start
 from ownbackends import on_cpu, register
+
+LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 
 
 def attempt(call: Callable[[], object]) -> str:
@@ -48,7 +51,7 @@ def main() -> None:
     place = on_cpu(here(), "gloo")
     start(place)
     gloo = dist.group.WORLD
-    groups = {way: dist.new_group(backend=name) for way, name in names.items()}
+    groups = {way: dist.new_group(backend=name, timeout=LIMIT) for way, name in names.items()}
     smallest = groups["smallest"]
 
     # Behind every device of a group there is a backend.

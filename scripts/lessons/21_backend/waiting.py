@@ -7,6 +7,7 @@ Run:  python waiting.py
 import subprocess
 import sys
 from argparse import ArgumentParser
+from datetime import timedelta
 from functools import partial
 
 import torch
@@ -17,6 +18,7 @@ from devices import Place, here, report, start
 from ownbackends import on_cpu, register
 from stopwatch import in_turns, slowest
 
+LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 WAYS = ["spin", "spin, sleep", "spin, yield, sleep"]
 SIZE = 250_000  # float32 numbers: 1 MB
 BUSY = "while True: pass"
@@ -57,7 +59,7 @@ def main() -> None:
     groups = {}
     for number, way in enumerate([*WAYS, "hasty"]):
         backend = register("nearby", f"nearby{number}", way=way)
-        groups[way] = dist.new_group(backend=backend)
+        groups[way] = dist.new_group(backend=backend, timeout=LIMIT)
     hasty = groups.pop("hasty")
 
     times = {"alone": measure(groups, args.rounds, place)}

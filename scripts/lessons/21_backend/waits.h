@@ -53,7 +53,7 @@ struct alignas(128) Counter {
   std::atomic<uint32_t> sleepers{0};
 
   // Whoever sees the new value sees all that this process wrote before: that is what an atomic
-  // number promises, and an ordinary one does not.
+  // number promises unless told otherwise, and an ordinary one does not.
   void raise() {
     value.fetch_add(1);
     if (sleepers.load() > 0) {
@@ -85,7 +85,8 @@ struct alignas(128) Counter {
   }
   // endregion
 
-  // Until the counter is no longer `now`, at most 50 ms: the kernel wakes this process up.
+  // Until the counter is no longer `now`, at most 50 ms: the kernel wakes this process up. It looks
+  // once more before it lets us sleep, so a counter that has just risen is not missed.
   void sleep(uint32_t now) {
     timespec limit{0, 50'000'000};
     sleepers.fetch_add(1);
