@@ -34,7 +34,6 @@ KEPT = {
         "accelerate": kept(ddp=DDP),
         "lightning": kept(first=SHUFFLED, ddp=DDP, moved=0.1342108, gap=0.3467834),
         "zero1": kept(momentum=42502, moved=0.0999999, gap=0.2416084),
-        # Not measured apart: what these hold when switched, and the gap of the first stage.
         "zero2": kept(momentum=42502, moved=0.0999999, gap=0.2416084),
         "zero3": kept(weights=42501, momentum=42501, moved=0.0, gap=0.2416084),
     },
