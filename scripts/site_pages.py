@@ -30,6 +30,7 @@ COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html
 OUTSIDE = re.compile(r"\[([^]]*)\]\(\.\./(?:README|CONTRIBUTING|CHANGELOG)\.md[^)]*\)")
 HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
 WRITES = re.compile(r"%%writefile (\S+)")
+LANGUAGES = {".py": "ipython3", ".cpp": "cpp", ".h": "cpp", ".sh": "bash"}  # the lexer of a file
 WHOLE = 15  # lines of a solved cell that is shown whole
 AROUND = 2  # lines around a change in a longer one
 
@@ -85,11 +86,12 @@ def listing(stub: str, solved: str) -> str:
     before = stub.splitlines()
     after = solved.splitlines()
     blocks = []
+    written = WRITES.match(after[0])
+    language = LANGUAGES.get(Path(written[1]).suffix, "text") if written else "ipython3"
     for first, last, fresh in hunks(before, after):
         lines = after[first:last]
         shift = -first
         if last - first < len(after):
-            written = WRITES.match(after[0])
             name = f"{written[1]}, " if written else ""
             top = 0 if written else 1  # the file begins below `%%writefile`
             lines.insert(0, f"# {name}lines {first + top}–{last - 1 + top}")
@@ -97,7 +99,7 @@ def listing(stub: str, solved: str) -> str:
         marked = ",".join(str(line + shift + 1) for line in fresh)
         options = f":emphasize-lines: {marked}\n" if marked else ""
         code = "\n".join(lines)
-        blocks.append(f"```{{code-block}} ipython3\n{options}\n{code}\n```")
+        blocks.append(f"```{{code-block}} {language}\n{options}\n{code}\n```")
     return "\n\n".join(blocks)
 
 

@@ -5,6 +5,7 @@ The message of `%%writefile`, such as "Writing figures.py", is left out: the cel
 
 import re
 from html import escape
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -15,6 +16,11 @@ LINES = 20  # of an output that are shown unfolded
 WRITES = re.compile(r"%%writefile (\S+)")
 WROTE = re.compile(r"(?:Writing|Overwriting) \S+")
 CLOSED = "tag_fold"
+LANGUAGES = {
+    ".cpp": "cpp",
+    ".h": "cpp",
+    ".sh": "bash",
+}  # in site_pages, too: that is not on our path
 
 
 def is_cell(node: nodes.Node) -> bool:
@@ -66,7 +72,7 @@ class DropMessages(SphinxTransform):
 
 
 class NameLanguages(SphinxTransform):
-    """A file that is no Python is not coloured as Python: a script as one, others not at all."""
+    """A file that is no Python is not coloured as Python: C++ and scripts as such, others not."""
 
     default_priority = 706
 
@@ -74,7 +80,7 @@ class NameLanguages(SphinxTransform):
         for cell in list(self.document.findall(is_cell)):
             name = written(cell)
             if name and not name.endswith(".py"):
-                language = "bash" if name.endswith(".sh") else "text"
+                language = LANGUAGES.get(Path(name).suffix, "text")
                 for block in cell.findall(nodes.literal_block):
                     block["language"] = language
 

@@ -60,9 +60,6 @@ def test_committed_outputs(path: Path) -> None:
     assert not found, "\n".join([*found, f"If its outputs are missing or old: {remedy}"])
 
 
-SETS = [range(13), range(13, 25)]  # the lessons of the first semester, and of the second
-
-
 def processors(notebooks: dict[str, NotebookNode]) -> dict[str, list[str]]:
     """Processor → the notebooks whose outputs came from it; "none named" among them."""
     found: dict[str, list[str]] = {}
@@ -73,15 +70,12 @@ def processors(notebooks: dict[str, NotebookNode]) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("lessons", SETS, ids=["first semester", "second semester"])
-def test_all_outputs_of_a_set_come_from_one_processor(lessons: range) -> None:
+def test_all_outputs_come_from_one_processor() -> None:
     """Times of different machines side by side would mislead; `make outputs` retakes them all."""
     notebooks = {}
     for path in COMMITTED:
         name = path.relative_to(ROOT / "notebooks").with_suffix("").as_posix()
-        number = re.match(r"\d\d", path.stem)
-        if (int(number[0]) if number else 0) in lessons:
-            notebooks[name] = nbformat.read(path, as_version=4)
+        notebooks[name] = nbformat.read(path, as_version=4)
     found = processors(notebooks)
     assert len(found) == 1 and "none named" not in found, found
 
