@@ -56,6 +56,18 @@ def with_headers(text: str, room: Path) -> str:
     return "\n".join(texts.values())
 
 
+def lacking(text: str, room: Path) -> str:
+    """What this machine lacks to check a C++ text, "" if nothing."""
+    if not shutil.which("g++"):
+        return "g++"
+    if not TORCHS.search(with_headers(text, room)):
+        return ""
+    if not find_spec("torch"):
+        return "torch"
+    python = Path(sysconfig.get_path("include"), "Python.h")
+    return "" if python.exists() else str(python)
+
+
 def check_cpp(text: str, name: str, room: Path) -> None:
     """A source or a header; what it includes in quotes is beside it in its room."""
     command = ["g++", "-std=c++20", "-fsyntax-only", f"-iquote{room}", "-x", "c++"]
@@ -137,8 +149,9 @@ def check_once(course: Course, path: Path, text: str) -> None:
         check(text, name)
         return
     room = path.parent
-    if not shutil.which("g++"):
-        check(text, name, room)
+    missing = lacking(text, room)
+    if missing:
+        print(f"{name}: not checked, since there is no {missing} on this machine")
         return
     digest = hashlib.sha256(with_headers(text, room).encode()).hexdigest()
     accepted = course.root / "build" / "checked" / digest

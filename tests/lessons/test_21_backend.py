@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLS = ROOT / "tests" / "campaigns" / "kills.py"
 PROGRAMS = ["alike", "ownbackends", "talk"]
 
-compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++ here")
+compiler = pytest.mark.skipif(not shutil.which("g++"), reason="not passed, but not tried: no g++")
 
 
 @pytest.fixture(scope="session")

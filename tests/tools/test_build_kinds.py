@@ -93,6 +93,24 @@ def test_without_a_compiler_cpp_is_not_checked_and_the_build_says_so(
     assert course.build() == 1  # nothing that was not checked counts as accepted
 
 
+def test_without_torch_what_includes_it_is_not_checked_and_the_build_says_so(
+    course: Small, capsys, monkeypatch
+):
+    path = add(course, "torch.cpp", TORCH)
+    with monkeypatch.context() as patch:
+        patch.setattr(build_kinds, "find_spec", lambda name: None)
+        assert course.build() == 0
+        assert f"{path}: not checked, since there is no torch on this" in capsys.readouterr().out
+        patch.undo()
+        patch.setattr(build_kinds, "sysconfig", SimpleNamespace(get_path=lambda name: "/nowhere"))
+        assert course.build() == 0
+        assert "since there is no /nowhere/Python.h on this" in capsys.readouterr().out
+    monkeypatch.setattr(build_kinds, "check_cpp", lambda text, name, room: 1 / 0)
+    monkeypatch.setitem(build_kinds.CHECKS, ".cpp", build_kinds.check_cpp)
+    with pytest.raises(ZeroDivisionError):  # what was not checked does not count as accepted
+        course.build()
+
+
 def test_what_the_compiler_accepted_is_not_compiled_again(course: Small, capsys, monkeypatch):
     path = add(course, "more.cpp", GOOD["more.cpp"])
     assert course.build() == 0
