@@ -1,5 +1,7 @@
 """What a room may hold: a broken file of each kind is refused, and a program that is too long."""
 
+from types import SimpleNamespace
+
 import pytest
 from small_course import ALPHA, FIRST, PROGRAM, ROOMS, Small, refused
 
