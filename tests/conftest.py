@@ -28,6 +28,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.stash[LEFT_OUT] = False  # some run
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A failure's last lines at once: a run that is ended from outside prints no summary."""
+    if report.failed:
+        print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext[-2000:]}", flush=True)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """After pytest's own last line."""
     if config.stash.get(LEFT_OUT, False):
