@@ -57,7 +57,10 @@ def part(node: nodes.Element) -> None:
                 segments.append([])
             if piece:
                 segments[-1].append(nodes.Text(piece))
-    kinds = [language("".join(prose_of(child) for child in segment)) for segment in segments]
+    words = ["".join(prose_of(child) for child in segment) for segment in segments]
+    kinds = [language(each) for each in words]
+    if kinds == [ENGLISH, ENGLISH] and CJK.search(words[1]) and not CJK.search(words[0]):
+        kinds[1] = CHINESE  # a short sentence in Chinese with many names from code
     if len(set(kinds) - {None}) < 2:
         return  # it does not give both
     made: list[nodes.Node] = []
