@@ -19,7 +19,7 @@ site: .venv/run  ## build build/site/index.html from the kept outputs, without r
 	$(BIN)/python scripts/site_build.py
 
 test: style .venv/kaggle/ready  ## all tests, the linter first
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 check: style  ## in a minute: style, derived files, and all tests that start no rank
 	$(BIN)/python scripts/build.py --check

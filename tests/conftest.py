@@ -3,40 +3,51 @@
 The last line says that the tests on a real cluster did not run, where they were left out.
 """
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path, PurePosixPath
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+TESTS = Path(__file__).parent
+SCRIPTS = TESTS.parent / "scripts"
 # The programs of all rooms, as they lie side by side in a notebook's folder. The tools come from
 # pytest's own `pythonpath` in pyproject.toml, which would have to name each room.
 sys.path[:0] = [str(room) for room in sorted((SCRIPTS / "lessons").iterdir())]
 
-LEFT_OUT = pytest.StashKey[bool]()  # whether all tests marked `cluster` were
+LAUNCHING = ("tests/campaigns/", "tests/lessons/")
 
 
-def pytest_deselected(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("cluster"):
-            item.config.stash[LEFT_OUT] = True
+class Halves(LoadScopeScheduling):
+    """For the two workers of `make test`: one launches ranks nearly all the time.
+
+    The other one has what is mostly a single process. Each half shares its fixtures, such as the
+    site.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "launching" if nodeid.startswith(LAUNCHING) else "single"
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    if any(item.get_closest_marker("cluster") for item in session.items):
-        session.config.stash[LEFT_OUT] = False  # some run
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Halves:
+    return Halves(config, log)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """A failure's last lines at once: a run that is ended from outside prints no summary."""
-    if report.failed:
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         print(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext[-2000:]}", flush=True)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """After pytest's own last line."""
-    if config.stash.get(LEFT_OUT, False):
+    cluster = TESTS / "campaigns" / "cluster"
+    paths = [config.invocation_params.dir / each.partition("::")[0] for each in config.args]
+    asked = any(cluster.is_relative_to(path) for path in paths)
+    left_out = "not cluster" in config.option.markexpr
+    if asked and left_out and not hasattr(config, "workerinput"):  # which a worker has
         print("cluster: not run (make cluster)")
 
 
