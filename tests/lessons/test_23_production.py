@@ -4,6 +4,7 @@ Twenty kinds of bad input and more at the door, batches in the server, and damag
 """
 
 import asyncio
+import importlib
 import json
 import os
 import socket
@@ -16,12 +17,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from ranks import launch
 
 import asking
 import door
+import fetch
 import flat
 import rooms
 import serve
@@ -35,9 +38,14 @@ def first(number: str) -> bytes:
     return BODY.replace(b"[[[0,", f"[[[{number},".encode(), 1)
 
 
-def post(*headers: str, body: bytes = BODY, line: str = "POST /predict HTTP/1.1") -> bytes:
+HOME = "Host: 127.0.0.1"
+
+
+def post(
+    *headers: str, body: bytes = BODY, line: str = "POST /predict HTTP/1.1", host: str = HOME
+) -> bytes:
     """A request as it goes over the wire."""
-    return "\r\n".join([line, *headers, "", ""]).encode() + body
+    return "\r\n".join([line, host, *headers, "", ""]).encode() + body
 
 
 TYPE = "Content-Type: application/json"
@@ -72,6 +80,8 @@ BODIES = {  # what a body must not be → the status that it gets
     "above 255": (first("256"), 422),
 }
 WIRES = {  # what a request must not be → the status that it gets
+    "a name that points here": (post(TYPE, LENGTH, host="Host: pictures.example:80"), 421),
+    "no host": (post(TYPE, LENGTH, host="X: y"), 421),
     "another protocol": (b"\x16\x03\x01\x02\r\n\r\n", 400),
     "no text": (b"\xff\xfe\r\n\r\n", 400),
     "HTTP/1.0": (post(TYPE, LENGTH, line="POST /predict HTTP/1.0"), 400),
@@ -253,6 +263,14 @@ def test_a_full_queue_is_said_to_those_who_come_too_late() -> None:
     assert len(good) == 12 - len(refused)
 
 
+def tensor_of(header: dict, numbers: bytes, name: str) -> torch.Tensor:
+    """As exercise 3 asks for it."""
+    entry = header[name]
+    begin, end = entry["data_offsets"]
+    piece = torch.tensor(list(numbers[begin:end]), dtype=torch.uint8)
+    return piece.view(flat.KINDS[entry["dtype"]]).reshape(entry["shape"])
+
+
 def test_all_kinds_of_numbers_survive_a_file(tmp_path: Path) -> None:
     tensors = {str(kind): (10 * torch.randn(3, 2)).to(kind) for kind in flat.LETTERS}
     tensors["no dimension"] = torch.tensor(7)
@@ -265,12 +283,24 @@ def test_all_kinds_of_numbers_survive_a_file(tmp_path: Path) -> None:
     assert list(header) == list(tensors)
     assert (path.stat().st_size - len(numbers)) % 8 == 0
     for name, tensor in tensors.items():
-        entry = header[name]
-        begin, end = entry["data_offsets"]
-        assert end - begin == tensor.nbytes
-        piece = torch.tensor(list(numbers[begin:end]), dtype=torch.uint8)
-        got = piece.view(flat.KINDS[entry["dtype"]]).reshape(entry["shape"])
-        assert torch.equal(got, tensor)
+        assert torch.equal(tensor_of(header, numbers, name), tensor)
+
+
+def test_the_package_of_this_format_reads_what_we_write_and_we_read_its_file(
+    tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.syspath_prepend(fetch.folder() / "accelerate")
+    package = importlib.import_module("safetensors.torch")
+    state = {"a": torch.arange(6.0).view(2, 3), "b.c": torch.tensor([1, -2], dtype=torch.int64)}
+    flat.save(state, tmp_path / "ours.safetensors", {"card": "{}"})
+    package.save_file(state, tmp_path / "theirs.safetensors", {"card": "{}"})
+    read = package.load_file(tmp_path / "ours.safetensors")
+    header, numbers = flat.parts(tmp_path / "theirs.safetensors")
+    assert header.pop("__metadata__") == {"card": "{}"}
+    assert read.keys() == header.keys() == state.keys()
+    for name, tensor in state.items():
+        assert torch.equal(read[name], tensor)
+        assert torch.equal(tensor_of(header, numbers, name), tensor)
 
 
 @pytest.mark.parametrize("damage", ["cut", "longer", "hole", "long header"])
@@ -328,6 +358,8 @@ def test_a_server_answers_and_ends_with_its_owner(tmp_path: Path) -> None:
             while not (tmp_path / "serve.json").exists():
                 assert server.poll() is None
                 time.sleep(0.1)
+            listening = psutil.Process(server.pid).net_connections()
+            assert {each.laddr.ip for each in listening} == {"127.0.0.1"}
             status, answer = asking.ask(port, BODY)
             owner.kill()
             owner.wait()  # or it would be there still, as a zombie

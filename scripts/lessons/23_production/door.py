@@ -14,6 +14,7 @@ HEAD = 4096  # bytes at most before the empty line
 BODY = 65536  # bytes of JSON at most; a picture has about 15,000
 SECONDS = 2.0  # for one request, the wait for it and our answer included
 OPEN = 128  # connections at most
+HOSTS = ("127.0.0.1", "localhost")  # what we may be called; a web page could use another name
 
 
 class Refused(Exception):
@@ -66,6 +67,8 @@ async def arrive(reader: asyncio.StreamReader) -> bytes:
         raise Refused(431, f"more than {HEAD} bytes of headers") from None
     except ValueError:
         raise Refused(400, "this is not HTTP/1.1") from None
+    if headers.get("host", "").partition(":")[0] not in HOSTS:
+        raise Refused(421, f"the Host must be {' or '.join(HOSTS)}")
     if path != "/predict":
         raise Refused(404, "there is only /predict")
     if method != "POST":
