@@ -1,6 +1,7 @@
 """Numbers of measured runs in pages and lessons, filled in from assets/*.json.
 
 <span data-run="RUN.json#ROW#FIELD"></span>: a field of one row, or of the machine, as #machine#name
+<span data-run="bench#ROW#FIELD"></span>: the same of the bench's reference run, see below
 """
 
 import html
@@ -11,6 +12,8 @@ from pathlib import Path
 from build_grammar import demand
 
 NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
+# The run of `make bench` that all pages speak of. assets/ keeps one for each processor.
+REFERENCE = "bench-intel-xeon-processor-2-cores.json"
 # What the two ends of a row are, in both languages. See bench_rounds.py.
 SPANS = {
     "interval": ("95 % interval", "中位數的 95% 區間"),
@@ -36,9 +39,9 @@ def shown(row: dict, field: str) -> object:
 
 
 def measured(root: Path, source: str, place: str) -> str:
-    """What `bench.json#ROW#ratio` stands for, with two decimals; or `bench.json#machine#cores`."""
+    """What `bench#ROW#ratio` stands for, with two decimals; or `bench#machine#cores`."""
     name, row, field = [*source.split("#"), "", ""][:3]
-    path = root / "assets" / name
+    path = root / "assets" / (REFERENCE if name == "bench" else name)
     run = json.loads(path.read_text()) if path.is_file() else {"machine": {}, "rows": []}
     rows = {entry["row"]: entry for entry in run["rows"]} | {"machine": run["machine"]}
     value = shown(rows.get(row, {}), field)
