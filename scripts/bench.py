@@ -15,8 +15,6 @@ doubled. Exits 1 when a part failed; the others are measured all the same. Nothi
 import argparse
 import json
 import os
-import platform
-import re
 import sys
 from itertools import cycle, islice
 from pathlib import Path
@@ -24,12 +22,12 @@ from pathlib import Path
 from tqdm import tqdm
 
 from bench_long import LONG
+from bench_machine import file_name, machine
 from bench_parts import PARTS
 from bench_rounds import Part, Rounds, measure, until_decided
 from bench_start import BUILD, ROOT, Failed
 from bench_table import draw, table
 from bench_verdicts import FIRST, differs
-from run_machine import processor
 from run_processes import Work, guarded
 
 UNKNOWN = {"frameworks": "minutes", "accuracy": "half an hour", "course": "an hour"}
@@ -54,6 +52,8 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     for unknown in set(args.parts) - {*PARTS, *LONG}:
         parser.error(f"no part {unknown}: there is {', '.join([*PARTS, *LONG])}")
+    if args.keep and args.parts:
+        parser.error("--keep wants a whole run: name no parts")
     if args.data or "accuracy" in args.parts:
         pictures = args.data and args.data / "cifar-10-batches-py"
         if not pictures or not pictures.is_dir():
@@ -119,25 +119,6 @@ def known_equal(args: argparse.Namespace, work: Work) -> int:
     return wrong
 
 
-def machine() -> dict:
-    """What the ratios were measured on."""
-    import torch  # it takes long, and `--help` does not need it
-
-    return {
-        "name": processor(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "torch": torch.__version__,
-    }
-
-
-def file_name(machine: dict) -> str:
-    """Of a kept run: "bench-amd-epyc-7b13-2-cores.json"."""
-    name = re.sub(r"\((R|TM|tm)\)|@.*", "", machine["name"]) or machine["processor"]
-    words = re.findall(r"[a-z0-9]+", name.lower())
-    return "-".join(["bench", *words, str(machine["cores"]), "cores.json"])
-
-
 def save(rows: list[dict], machine: dict, title: str, keep: bool = False) -> None:
     """Write build/bench.json and build/bench.png; with `keep` the numbers into assets/, too."""
     BUILD.mkdir(exist_ok=True)
@@ -163,7 +144,7 @@ def main() -> int:
     title = f"{where['name']}, {where['cores']} cores, torch {where['torch']}"
     print(f"\n{title}\n\n{table(rows)}")
     if rows:
-        save(rows, where, title, args.keep)
+        save(rows, where, title, args.keep and not failed)
     for message in failed:
         print(f"\nbench: {message}", file=sys.stderr)
     return 1 if failed else 0

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import backend_build
+from bench_machine import bf16_units
 from bench_rounds import Part, Ratio
 from bench_start import BUILD, SCRIPTS, launch_own, lessons, start
 from bench_turns import turns
@@ -46,7 +47,7 @@ def resnet(work: Path) -> Part:
         Ratio("DDP, two ranks / one process, two threads", "stock", "two threads", "pace"),
         Ratio("two that never talk / one rank, one thread", "silent", "alone", "pace", limit="≤ 2"),
     ]
-    return Part("ranks", 2, kind(work, 2, "ranks", "ResNet"), ratios, ("silent again", "silent"))
+    return Part("ranks", 1.5, kind(work, 2, "ranks", "ResNet"), ratios, ("silent again", "silent"))
 
 
 def network(work: Path, name: str, aim: str, minutes: float) -> Part:
@@ -64,7 +65,7 @@ def network(work: Path, name: str, aim: str, minutes: float) -> Part:
 
 def buckets(work: Path) -> Part:
     ratios = [Ratio("our bucketed DDP / torch's, time of a step", "ours", "torch", aim="≤ 1.05")]
-    return Part("buckets", 2, kind(work, 2, "buckets"), ratios, ("torch again", "torch"))
+    return Part("buckets", 1.5, kind(work, 2, "buckets"), ratios, ("torch again", "torch"))
 
 
 def transport(work: Path, size: str, aim: str) -> Part:
@@ -96,15 +97,18 @@ def workers(work: Path) -> Part:
 
 def layout(work: Path) -> Part:
     name = "channels last (this CPU has no bf16 instructions)"
-    if bf16():
+    if bf16_units():
         name = "channels last, bf16"
     ratios = [Ratio(f"{name} / plain fp32", "channels last", "plain", "pace")]
     return Part("layout", 1, kind(work, 1, "layout"), ratios, ("plain again", "plain"))
 
 
 def recipe(work: Path) -> Part:
-    aim = "≥ 2.4" if bf16() else "≥ 1.6"
-    note = "in bf16" if bf16() else "both fp32: this CPU has no bf16 instructions"
+    aim = "≥ 1.6"
+    note = "both fp32: this CPU has no bf16 instructions"
+    if bf16_units():
+        aim = "≥ 2.4"
+        note = f"in bf16, with {' and '.join(bf16_units())}"
     ratios = [
         Ratio("recipe / textbook DDP, fp32", "recipe", "textbook", "pace", aim, note=note),
         Ratio("recipe, compiled / not compiled", "compiled", "recipe", "pace"),
@@ -116,13 +120,13 @@ def recipe(work: Path) -> Part:
 def compiled(work: Path) -> Part:
     ratios = [Ratio("compiled / eager, both NCHW fp32", "compiled", "eager", "pace", "≥ 1.3")]
     run = kind(work, 1, "compiled", **COMPILED)
-    return Part("compile", 2, run, ratios, ("eager again", "eager"))
+    return Part("compile", 1.5, run, ratios, ("eager again", "eager"))
 
 
 def first_step(work: Path) -> Part:
     name = "compile, first step: warm cache / cold"
     ratios = [Ratio(name, "warm", "cold", aim="≤ 0.143", note="a network of one convolution")]
-    return Part("first step", 2.5, kind(work, 1, "first"), ratios, ("warm again", "warm"))
+    return Part("first step", 2, kind(work, 1, "first"), ratios, ("warm again", "warm"))
 
 
 def accumulation(work: Path) -> Part:
@@ -158,7 +162,7 @@ def launches(work: Path) -> Part:
         Ratio("a launch, plain, seconds", "plain"),
         Ratio("a launch, forked, seconds", "forked"),
     ]
-    return Part("launches", 3, run, ratios, ("forked again", "forked"))
+    return Part("launches", 4, run, ratios, ("forked again", "forked"))
 
 
 def site(work: Path) -> Part:
@@ -168,21 +172,14 @@ def site(work: Path) -> Part:
         folders = ["--sources", work / "site-src", "--site", work / "site"]
         program = [sys.executable, SCRIPTS / "site_build.py", "--only", "06", *folders]
         build = partial(start, work, *program, OMP_NUM_THREADS="1")
-        return {"seconds": turns({"site": build}, rounds, seed)}
+        return {"seconds": turns({"site": build}, min(rounds, 10), seed)}
 
-    return Part("site", 2, run, [Ratio("the site of one lesson, seconds", "site")])
-
-
-def bf16() -> bool:
-    """Whether this CPU computes in bf16."""
-    path = Path("/proc/cpuinfo")
-    flags = set(path.read_text().split()) if path.exists() else set()
-    return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+    return Part("site", 2.5, run, [Ratio("the site of one lesson, seconds", "site")])
 
 
 PARTS: dict[str, Callable[[Path], Part]] = {
     "ranks": resnet,
-    "ResNet-9": partial(network, name="ResNet-9", aim="≥ 0.97", minutes=2.5),
+    "ResNet-9": partial(network, name="ResNet-9", aim="≥ 0.97", minutes=2),
     "small-CNN": partial(network, name="small CNN", aim="≥ 0.93", minutes=2.5),
     "MLP": partial(network, name="MLP", aim="", minutes=1),
     "buckets": buckets,

@@ -47,7 +47,7 @@ class Rounds:
     part: Part
     batch: int = FIRST  # rounds of one launch
     seconds: Seconds = field(default_factory=dict)
-    facts: dict = field(default_factory=dict)  # whatever else the launches said
+    facts: dict = field(default_factory=dict)  # all that the last launch said
 
     @property
     def number(self) -> int:
@@ -55,10 +55,9 @@ class Rounds:
 
     def more(self) -> None:
         """Launch the part's program once, which makes new objects in new places of the memory."""
-        found = self.part.run(self.batch, self.number)
-        for way, seconds in found.pop("seconds").items():
+        self.facts = self.part.run(self.batch, self.number)
+        for way, seconds in self.facts["seconds"].items():
             self.seconds.setdefault(way, []).extend(seconds)
-        self.facts |= found
 
     def measured(self, ratio: Ratio) -> bool:
         """Whether there are numbers for it: a machine without g++ lacks some ways."""

@@ -63,18 +63,22 @@ def turn(training: Training, way: str, steps: int) -> None:
 
 
 def ranks(name: str, group: dist.ProcessGroup | None) -> Makers:
-    """A network on two ranks: under DDP as it is, tuned, on two backends, and without any talk."""
+    """A network on two ranks: under DDP as it is, tuned, on two backends, and without any talk.
+
+    The first network is compared with one process instead of other kinds of DDP.
+    """
     chosen = NETWORKS[name]
     wraps = {
         "stock": DistributedDataParallel,
-        "tuned": tuned,
         "silent": unwrapped,
         "silent again": unwrapped,
     }
-    if group:
-        wraps["C++"] = partial(tuned, group=group)
     if name == "ResNet":
         wraps |= {"alone": unwrapped, "two threads": unwrapped}
+    else:
+        wraps["tuned"] = tuned
+    if group and name != "ResNet":
+        wraps["C++"] = partial(tuned, group=group)
 
     def make(way: str) -> Way:
         torch.manual_seed(0)
