@@ -11,9 +11,9 @@ from bench_rounds import Part, Ratio, Rounds, measure, until_decided
 from bench_turns import made, turns
 from bench_verdicts import EQUAL, beyond, decided, interval, looks, side, verdict
 
-# Verdicts
-
 pytestmark = pytest.mark.quick
+
+# Verdicts
 
 
 def test_the_interval_leaves_out_as_many_rounds_as_the_sign_test_allows() -> None:
