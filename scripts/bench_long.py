@@ -67,7 +67,8 @@ def share(folder: Path, budget: float, *command: object) -> list[object]:
     trial = launch(folder, 2, *command, "--epochs", 1, "--train-size", 6400, results=named(program))
     pictures = budget * trial["pace"]
     epochs = max(1, round(pictures / 45_000 + 0.5))
-    return ["--epochs", epochs, "--train-size", min(45_000, int(pictures / epochs))]
+    size = max(2560, min(45_000, int(pictures / epochs)))
+    return ["--epochs", epochs, "--train-size", size]
 
 
 def named(program: str) -> str:
