@@ -66,7 +66,7 @@ def test_rates_are_chosen_on_training_pictures_that_are_held_out(monkeypatch) ->
     import bench_heldout
 
     train, _, source = bench_heldout.load_part(True)
-    test, _, _ = bench_heldout.load_part(False)
-    assert source == "True"  # never the test pictures
+    test, _, tested = bench_heldout.load_part(False)
+    assert source == tested == "True"  # never the test pictures
     assert train + test == pictures and len(test) == 5000
     assert bench_heldout.load_part(True, 7)[0] == pictures[:7]
