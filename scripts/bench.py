@@ -1,47 +1,59 @@
-"""Measure the ratios that the course speaks of: both sides in turns, in one run; median and spread.
+"""Measure the ratios that the course speaks of: both sides in turns, each with an interval.
 
 Run:  python scripts/bench.py                    # what needs nothing but this machine
       python scripts/bench.py buckets compile    # these parts of it
       python scripts/bench.py --data FOLDER --frameworks --course      # and what takes longer
+      python scripts/bench.py --keep             # and keep the run in assets/ under this processor
+      python scripts/bench.py --aa 100 transport-1 fsdp    # only known-equal pairs of these parts
 
-Prints one table, and writes it to build/bench.json and build/bench.png. Exits 1 when a part failed;
-the others are measured all the same. Times on a shared machine are noisy; ratios of neighbours in
-time much less so. Nothing here is a test.
+Prints its plan first, at the end one table, and writes it to build/bench.json and build/bench.png.
+Rounds of a part go on until each of its aims has a verdict, or its minutes are over. Beside each
+part two equal things are measured, which should not differ; where they do, the part's rounds are
+doubled. Exits 1 when a part failed; the others are measured all the same. Nothing here is a test.
 """
 
 import argparse
 import json
 import os
-import platform
-import re
 import sys
+from itertools import cycle, islice
 from pathlib import Path
 
 from tqdm import tqdm
 
-from bench_parts import BUILD, PARTS, Failed
+from bench_long import LONG
+from bench_machine import file_name, machine
+from bench_parts import PARTS
+from bench_rounds import Part, Rounds, measure, until_decided
+from bench_start import BUILD, ROOT, Failed
 from bench_table import draw, table
+from bench_verdicts import FIRST, differs
 from run_processes import Work, guarded
+
+UNKNOWN = {"frameworks": "minutes", "accuracy": "half an hour", "course": "an hour"}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    parts = f"{', '.join(PARTS)}; none: all but the last three"
+    parts = f"{', '.join([*PARTS, *LONG])}; none: all but the last three"
     add("parts", nargs="*", metavar="PART", help=parts)
-    add("--rounds", type=int, default=5)
+    add("--rounds", type=int, default=FIRST, help="at the first look, and in a launch (20)")
+    add("--aa", type=int, default=0, metavar="N", help="measure N known-equal pairs, nothing else")
+    add("--keep", action="store_true", help="copy the run into assets/, by the processor's name")
     data = "a folder that holds cifar-10-batches-py: adds the accuracy row"
     add("--data", type=Path, help=data)
     add("--budget", type=float, default=120, help="seconds of training for the accuracy row")
     newest = "installs their newest versions into build/bench-venv"
     beside = f"beside Accelerate, Lightning, Ignite and Fabric: {newest}"
     add("--frameworks", action="store_true", help=beside)
-    long = "it takes long, so once whatever --rounds says"
-    twice = f"run all notebooks twice, with `make run` and one by one; {long}"
+    twice = "run all notebooks twice, with `make run` and one by one; it takes long, so once"
     add("--course", action="store_true", help=twice)
     args = parser.parse_args()
-    for unknown in set(args.parts) - set(PARTS):
-        parser.error(f"no part {unknown}: there is {', '.join(PARTS)}")
+    for unknown in set(args.parts) - {*PARTS, *LONG}:
+        parser.error(f"no part {unknown}: there is {', '.join([*PARTS, *LONG])}")
+    if args.keep and args.parts:
+        parser.error("--keep wants a whole run: name no parts")
     if args.data or "accuracy" in args.parts:
         pictures = args.data and args.data / "cifar-10-batches-py"
         if not pictures or not pictures.is_dir():
@@ -52,67 +64,92 @@ def arguments() -> argparse.Namespace:
 def chosen(args: argparse.Namespace) -> list[str]:
     """The parts that were named, or all that need no option; and those that an option asks for."""
     asked = {"frameworks": args.frameworks, "accuracy": args.data, "course": args.course}
-    return [part for part in PARTS if part in args.parts or asked.get(part, not args.parts)]
+    named = args.parts or list(PARTS)
+    return [part for part in [*PARTS, *LONG] if part in named or asked.get(part)]
 
 
-def measure(args: argparse.Namespace, work: Work) -> tuple[list[dict], list[str]]:
+def plan(names: list[str], work: Path) -> str:
+    """What will be measured, and how long it takes at most."""
+    lines = []
+    total = 0.0
+    for name in names:
+        if name in LONG:
+            lines.append(f"{name:14} {UNKNOWN[name]}")
+            continue
+        part = PARTS[name](work)
+        total += part.minutes
+        lines.append(f"{name:14} {part.minutes:4.1f} min at most, rows: {len(part.ratios)}")
+    more = "as long again for a part whose known-equal pair differs"
+    return "\n".join([*lines, f"{total:g} minutes at most, and {more}"])
+
+
+def measure_all(args: argparse.Namespace, work: Work) -> tuple[list[dict], list[str]]:
     """The rows of all parts, and what the parts that failed printed."""
     rows = []
     failed = []
     parts = tqdm(chosen(args), bar_format="{desc} {n_fmt}/{total_fmt} {elapsed}")
-    for part in parts:
-        parts.set_description(part)
+    for name in parts:
+        parts.set_description(name)
         try:
-            rows += PARTS[part](args, work.folder)
+            if name in LONG:
+                rows += LONG[name](args, work.folder)
+            else:
+                part = PARTS[name](work.folder)
+                rows += measure(part, args.rounds, tell=tqdm.write).rows()
         except Failed as failure:
-            failed.append(f"{part}: {failure}")
+            failed.append(f"{name}: {failure}")
             work.end()  # ranks may outlive their torchrun
     return rows, failed
 
 
-def measure_guarded(args: argparse.Namespace) -> tuple[list[dict], list[str]]:
-    """`measure` in a new folder. However it ends, the folder and all that it started are gone."""
-    with guarded("COURSE_BENCH", "course-bench-") as work:
-        # All that we start inherits the mark; the folder is for what a killed program leaves, too.
-        os.environ |= work.environment() | {"TMPDIR": str(work.folder)}
-        return measure(args, work)
+def known_equal(args: argparse.Namespace, work: Work) -> int:
+    """Measure `args.aa` known-equal pairs, the parts in turns; how many of them differ."""
+    parts = [PARTS[name](work.folder) for name in chosen(args) if name in PARTS]
+    pairs = [part for part in parts if part.equal[0]]
+    wrong = 0
+    for number, part in enumerate(tqdm(islice(cycle(pairs), args.aa), total=args.aa), 1):
+        alone = Part(part.name, part.minutes, part.run, [part.known_equal()], part.equal)
+        rounds = Rounds(alone, args.rounds)
+        until_decided(rounds)
+        bounds = rounds.bounds(part.known_equal())
+        wrong += differs(bounds)
+        low, high = bounds or (0, float("inf"))
+        said = f"{part.name}: {low:.3f} – {high:.3f} after {rounds.number} rounds"
+        tqdm.write(f"{said}; {wrong} of {number} pairs differ")
+    return wrong
 
 
-def machine(rounds: int) -> dict:
-    """What the ratios were measured on."""
-    import torch  # it takes long, and `--help` does not need it
-
-    cpus = Path("/proc/cpuinfo")
-    name = re.search(r"model name\s*: (.+)", cpus.read_text() if cpus.exists() else "")
-    return {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "torch": torch.__version__,
-        "rounds": rounds,
-        "name": name[1] if name else "",
-    }
-
-
-def save(rows: list[dict], machine: dict, title: str) -> None:
-    """Write build/bench.json and build/bench.png."""
+def save(rows: list[dict], machine: dict, title: str, keep: bool = False) -> None:
+    """Write build/bench.json and build/bench.png; with `keep` the numbers into assets/, too."""
     BUILD.mkdir(exist_ok=True)
-    text = json.dumps({"machine": machine, "rows": rows}, indent=1)
-    (BUILD / "bench.json").write_text(text + "\n")
+    text = json.dumps({"machine": machine, "rows": rows}, indent=1, ensure_ascii=False) + "\n"
+    (BUILD / "bench.json").write_text(text)
+    if keep:
+        path = ROOT / "assets" / file_name(machine)
+        path.write_text(text)
+        print(f"kept as {path}")
     draw(rows, title, BUILD / "bench.png")
 
 
 def main() -> int:
     args = arguments()
-    rows, failed = measure_guarded(args)
-    where = machine(args.rounds)
-    title = f"{where['cores']} cores, torch {where['torch']}, {where['rounds']} rounds"
+    # All that we start inherits the mark; the folder is for what a killed program leaves, too.
+    with guarded("COURSE_BENCH", "course-bench-") as work:
+        os.environ |= work.environment() | {"TMPDIR": str(work.folder)}
+        if args.aa:
+            return 1 if known_equal(args, work) > args.aa / 10 else 0
+        print(plan(chosen(args), work.folder))
+        rows, failed = measure_all(args, work)
+    where = machine()
+    title = f"{where['name']}, {where['cores']} cores, torch {where['torch']}"
     print(f"\n{title}\n\n{table(rows)}")
     if rows:
-        save(rows, where, title)
+        save(rows, where, title, args.keep and not failed)
     for message in failed:
         print(f"\nbench: {message}", file=sys.stderr)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
     sys.exit(main())

@@ -2,13 +2,15 @@
 
 Run:  python scripts/bench.py frameworks     # makes an environment for it, and starts it there
 
-Same network, batch and optimizer, and the same weights in the end: asserted. Each framework is used
-as its guide begins, with DDP as it is by default, Lightning's Trainer stripped of all that it can
-leave out. So our loop stands beside them with the same DDP ("stock"), and with that of lesson 09.
+Same network, batch and optimizer, the same arguments of DDP, and the same weights in the end: all
+asserted. Each framework is used as its guide begins, with DDP as it is by default, Lightning's
+Trainer stripped of all that it can leave out. So the loop of ours that is compared with them is the
+one with the same DDP ("stock"); "tuned", with lesson 09's arguments, is compared with that alone.
 """
 
 import argparse
 import json
+import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -105,6 +107,7 @@ def lightning(model: nn.Module, optimizer: Optimizer, batches: Batches) -> None:
 
 LOOPS = {
     "stock": partial(ours, wrap=DistributedDataParallel),
+    "stock again": partial(ours, wrap=DistributedDataParallel),
     "tuned": partial(ours, wrap=tuned),
     "accelerate": accelerate,
     "lightning": lightning,
@@ -126,8 +129,31 @@ def network() -> nn.Sequential:
     )
 
 
+# What DDP was told: each loop's DDP must have the same, but for our tuned one.
+ARGUMENTS = (
+    "broadcast_buffers",
+    "bucket_bytes_cap",
+    "find_unused_parameters",
+    "gradient_as_bucket_view",
+    "static_graph",
+)
+wrapped: list[DistributedDataParallel] = []  # by each loop's DDP, the newest last
+original_init = DistributedDataParallel.__init__
+
+
+def remembering_init(self: DistributedDataParallel, *arguments, **options) -> None:
+    original_init(self, *arguments, **options)
+    wrapped.append(self)
+
+
+def told() -> dict[str, object]:
+    """The arguments of the newest DDP."""
+    return {name: getattr(wrapped[-1], name) for name in ARGUMENTS}
+
+
 def train(name: str, batches: Batches, settle: int) -> tuple[float, Tensor]:
     """Seconds of a step in one of the loops, after `settle` steps, and the weights at its end."""
+    wrapped.clear()
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     # No matter who writes the loop, a step is over when the optimizer's is.
@@ -140,12 +166,35 @@ def train(name: str, batches: Batches, settle: int) -> tuple[float, Tensor]:
     return seconds / (len(batches) - settle), parameters_to_vector(model.parameters())
 
 
+def compare(rounds: int, seed: int, batches: Batches, settle: int) -> dict[str, list[float]]:
+    """Seconds of a step of each loop in each round, in random order; the first round warms up."""
+    chance = random.Random(seed)
+    seconds: dict[str, list[float]] = {name: [] for name in LOOPS}
+    order = list(LOOPS)
+    for number in range(rounds + 1):
+        chance.shuffle(order)
+        weights = {}
+        arguments = {}
+        for name in order:
+            a_step, weights[name] = train(name, batches, settle)
+            arguments[name] = told()
+            if number > 0:
+                seconds[name].append(a_step)
+        for name in order:
+            same = torch.allclose(weights[name], weights["stock"], atol=1e-4)
+            assert same, f"{name} has learnt something else"
+            alike = arguments[name] == arguments["stock"]
+            assert alike or name == "tuned", f"{name} has told DDP {arguments[name]}"
+    return seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0, help="of the order in each round")
+    parser.add_argument("--steps", type=int, default=60)
     settle = "steps that do not count: DDP begins slowly"
-    parser.add_argument("--settle", type=int, default=20, help=settle)
+    parser.add_argument("--settle", type=int, default=10, help=settle)
     args = parser.parse_args()
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
@@ -153,20 +202,8 @@ def main() -> None:
     x = torch.randn(8, 3, 32, 32)
     y = torch.randint(10, (8,))
     batches = Batches((x, y), args.settle + args.steps)
-
-    # In turns, every other round backwards; the first round warms up.
-    seconds: dict[str, list[float]] = {name: [] for name in LOOPS}
-    order = list(LOOPS)
-    for number in range(args.rounds + 1):
-        weights = {}
-        for name in order:
-            a_step, weights[name] = train(name, batches, args.settle)
-            if number > 0:
-                seconds[name].append(a_step)
-        for name in order:
-            same = torch.allclose(weights[name], weights["stock"], atol=1e-4)
-            assert same, f"{name} has learnt something else"
-        order.reverse()
+    DistributedDataParallel.__init__ = remembering_init
+    seconds = compare(args.rounds, args.seed, batches, args.settle)
 
     if dist.get_rank() == 0:
         versions = {}

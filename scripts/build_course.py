@@ -12,6 +12,7 @@ import publish_list
 import rooms
 from build_grammar import WRITE, Cells, demand, solve, tags
 from build_languages import check_languages
+from build_numbers import with_numbers
 
 CELL_LINES = 12
 DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
@@ -58,7 +59,7 @@ class Course:
         return cells
 
     def prose(self, text: str, solved: bool, place: str) -> str:
-        """A Markdown cell, which says all in two languages, with its differences filled in."""
+        """A Markdown cell in both languages, with its differences and numbers filled in."""
 
         def fill(match: re.Match) -> str:
             pair = match[1].split()
@@ -72,7 +73,7 @@ class Course:
         demand(not problem, place, problem)
         if solved:
             text = text.replace("](solutions/", "](")  # the solved twins are in that folder
-        return DIFF.sub(fill, text)
+        return with_numbers(self.root, DIFF.sub(fill, text), place)
 
     def code(self, text: str, solved: bool, place: str) -> str:
         """A code cell; one that begins with `%%writefile` gets its program."""

@@ -1,7 +1,6 @@
 """What the build writes into pages written by hand: tables, code, measured numbers, badges."""
 
 import html
-import json
 import re
 import textwrap
 from pathlib import Path
@@ -12,6 +11,7 @@ import build_minutes
 import publish_list
 from build_course import Course
 from build_grammar import demand
+from build_numbers import with_numbers
 from build_outputs import fingerprint
 from build_routes import routes_table
 from build_tables import Errors, lessons_table, titles
@@ -20,7 +20,6 @@ CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL
 ADDRESS = re.compile(r'(<code [^>]*?data-address="(\w+)">).*?(</code>)')
 CODE_OF_CLASS = re.compile(r'(<p class="qr" data-address="class">).*?(</p>)', re.DOTALL)
 LESSONS = re.compile(r'(<ol class="notebooks">\n).*?(</ol>)', re.DOTALL)
-NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
 
 
 def filled_region(text: str, name: str, table: str, place: str) -> str:
@@ -46,7 +45,7 @@ def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:
         text = path.read_text()
         for name, table in regions.items():
             text = filled_region(text, name, table, place)
-        pages[path] = text
+        pages[path] = with_numbers(course.root, text, place)
     return pages
 
 
@@ -56,9 +55,6 @@ def filled_page(course: Course, path: Path) -> str:
 
     def code(match: re.Match) -> str:
         return match[1] + html.escape(excerpt(course, match[2], place), quote=False) + match[3]
-
-    def number(match: re.Match) -> str:
-        return match[1] + measured(course, match[2], place) + match[3]
 
     def address(match: re.Match) -> str:
         known = publish_list.typed(course.listed)
@@ -71,7 +67,7 @@ def filled_page(course: Course, path: Path) -> str:
     def lessons(match: re.Match) -> str:
         return match[1] + lesson_items(course) + match[2]
 
-    text = NUMBER.sub(number, CODE.sub(code, path.read_text()))
+    text = with_numbers(course.root, CODE.sub(code, path.read_text()), place)
     text = CODE_OF_CLASS.sub(code_of_class, ADDRESS.sub(address, text))
     return LESSONS.sub(lessons, text)
 
@@ -117,21 +113,6 @@ def region(lines: list[str], name: str) -> list[str]:
     first = marks.index(f"# region {name}") + 1
     length = marks[first:].index("# endregion") if "# endregion" in marks[first:] else 0
     return lines[first : first + length]
-
-
-def measured(course: Course, source: str, place: str) -> str:
-    """`bench.json#ROW#ratio` of a run in assets, with two decimals; `bench.json#machine#cores`.
-
-    The second tells where it ran.
-    """
-    name, row, field = [*source.split("#"), "", ""][:3]
-    path = course.root / "assets" / name
-    run = json.loads(path.read_text()) if path.is_file() else {"machine": {}, "rows": []}
-    rows = {entry["row"]: entry for entry in run["rows"]} | {"machine": run["machine"]}
-    value = rows.get(row, {}).get(field)
-    remedy = f"{source} is nowhere: write RUN.json#row#ratio or #machine#cores."
-    demand(value is not None, place, remedy)
-    return f"{value:.2f}" if isinstance(value, float) else html.escape(str(value), quote=False)
 
 
 def add_head(course: Course, notebook: NotebookNode, name: str) -> None:

@@ -11,6 +11,7 @@ import publish_list
 from build_course import Course
 from build_fill import excerpt
 from build_languages import INNOCENT, TAIWAN, simplified
+from build_numbers import REFERENCE, SPANS
 
 pytestmark = pytest.mark.quick
 
@@ -64,14 +65,22 @@ def test_the_handout_shows_the_programs_lines():
 
 
 def test_numbers_on_slides_are_those_of_the_reference_run():
-    run = json.loads((ROOT / "assets" / "bench-2-cores.json").read_text())
-    rows = {row["row"]: row for row in run["rows"]} | {"machine": run["machine"]}
-    numbers = re.findall(r'<span data-run="bench-2-cores\.json#([^"]*)">(.*?)</span>', SOURCE)
+    numbers = re.findall(r'<span data-run="bench#([^"]*)">(.*?)</span>', SOURCE)
     assert len(numbers) == SOURCE.count("data-run=") == 9
+    run = json.loads((ROOT / "assets" / REFERENCE).read_text())
+    rows = {row["row"]: row for row in run["rows"]}
     for source, text in numbers:
-        row, field = source.split("#")
-        value = rows[row][field]
-        assert text == (str(value) if row == "machine" else f"{value:.2f}")
+        name, field = source.split("#")
+        row = rows.get(name)
+        spans = {"span": 0, "span-zh": 1}
+        if name == "machine":
+            assert text == str(run["machine"][field])
+        elif field == "interval":
+            assert text == f"{row['low']:.2f} – {row['high']:.2f}"
+        elif field in spans:
+            assert text == SPANS[row["span"]][spans[field]]
+        else:
+            assert text == f"{row[field]:.2f}"
 
 
 def test_every_text_stands_in_both_languages_and_in_taiwans_words():

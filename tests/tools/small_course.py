@@ -204,7 +204,8 @@ SLIDES = """\
 <span data-run="bench.json#two / one#ratio">9</span> on \
 <span class="n" data-run="bench.json#machine#cores"></span>
 """
-RUN = '{"machine": {"cores": 2}, "rows": [{"row": "two / one", "ratio": 1.8765}]}'
+ROW = {"row": "two / one", "ratio": 1.8765, "low": 1.5, "high": 1.9, "span": "interval"}
+RUN = json.dumps({"machine": {"cores": 2}, "rows": [ROW]})
 
 SETTINGS = {
     "language": "python",

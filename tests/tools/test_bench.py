@@ -1,68 +1,138 @@
-"""The benchmark without its measuring: which way an aim points, its table, what ends with it."""
+"""The bench without its measuring: its parts and aims, its table, what ends with it."""
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections import defaultdict
-from itertools import cycle
 from pathlib import Path
 
 import psutil
 import pytest
-from torchvision.datasets import CIFAR10
+from bench_part import fixed
 
 import bench
+import bench_long
+import bench_machine
 import bench_parts
+import bench_start
 import bench_table
-from bench_table import draw, outcome, over, row, short, table
+from bench_rounds import Part
+from bench_table import draw, table
+from build_numbers import REFERENCE
 from run_processes import Work
 
-ROWS = [
-    row("pace", over([3.0, 2.0, 8.0], [2.0, 2.0, 4.0]), "≥ 1.3"),
-    row("good pace", [1.4, 1.31, 1.5], "≥ 1.3"),
-    row("slow pace", [1.17, 1.17], "≥ 1.3"),
-    row("time", [0.5, 0.4, 0.6], "≤ 0.5", "10 µs / 20 µs"),
-    row("long time", [0.6], "≤ 0.5"),
-    row("neither", [1.0, 2.0]),
-]
-BLANK = 65 * " "
-TABLE = f"""
-{BLANK}median  lowest – highest  aim
-pace      {BLANK[9:]} 1.50  1.00 – 2.00       ≥ 1.3    unclear
-good pace {BLANK[9:]} 1.40  1.31 – 1.50       ≥ 1.3    reached
-slow pace {BLANK[9:]} 1.17  1.17 – 1.17       ≥ 1.3    missed by 10.0%
-time      {BLANK[9:]} 0.50  0.40 – 0.60       ≤ 0.5    unclear
-    10 µs / 20 µs
-long time {BLANK[9:]} 0.60  0.60 – 0.60       ≤ 0.5    missed by 20.0%
-neither   {BLANK[9:]} 1.50  1.00 – 2.00
-"""
 NO_OPTION = {"data": None, "frameworks": False, "course": False}
-KEPT = json.loads((bench_parts.ROOT / "assets" / "bench-2-cores.json").read_text())
+KEPT = json.loads((bench_start.ROOT / "assets" / REFERENCE).read_text())
 
 
-def test_an_aim_is_reached_or_missed_by_the_whole_spread() -> None:
-    outcomes = [outcome(row) for row in ROWS]
-    assert outcomes == ["unclear", "reached", "missed", "unclear", "missed", ""]
-    assert short(ROWS[2], 1.17) == pytest.approx(0.1)
-    assert short(ROWS[4], 0.6) == pytest.approx(0.2)
-    assert table(ROWS) == TABLE.strip("\n")
+def line(name: str, ends: tuple[float, float, float], aim: str = "", **more) -> dict:
+    """A row with the ends and the median of its interval."""
+    low, middle, high = ends
+    numbers = {"ratio": middle, "low": low, "high": high, "rounds": 40, "seconds": []}
+    return {"row": name, "span": "interval", "unit": "", "aim": aim, "limit": "", "note": ""} | (
+        numbers | more
+    )
 
 
-def test_the_figure_holds_every_row(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(bench_table.plt, "close", lambda figure: None)
-    draw(ROWS, "a machine", tmp_path / "bench.png")
-    (ax,) = bench_table.plt.gcf().axes
-    names = [label.get_text() for label in ax.get_yticklabels()]
-    assert names == [row["row"] for row in ROWS]
-    words = [text.get_text() for text in ax.texts]
-    assert words[:2] == ["1.50, aim ≥ 1.3", "1.40, aim ≥ 1.3"]
-    assert (tmp_path / "bench.png").stat().st_size > 5000
-    monkeypatch.undo()
-    bench_table.plt.close("all")
+# Parts
+
+
+def parts(work: Path) -> list[Part]:
+    return [make(work) for make in bench_parts.PARTS.values()]
+
+
+def test_the_plan_fits_into_half_an_hour(tmp_path: Path) -> None:
+    assert sum(part.minutes for part in parts(tmp_path)) <= 30
+    names = list(bench.PARTS)
+    text = bench.plan([*names, "course"], tmp_path)
+    assert all(f"{name} " in text for name in [*names, "course"])
+    assert text.splitlines()[-1].startswith("28 minutes at most")
+    assert not [*tmp_path.iterdir()]  # a plan makes nothing
+
+
+def test_each_part_has_a_known_equal_pair_beside_its_comparisons(tmp_path: Path) -> None:
+    for part in parts(tmp_path):
+        compared = [ratio for ratio in part.ratios if ratio.theirs]
+        again, way = part.equal
+        assert bool(again) == bool(compared), part.name
+        if again:
+            assert again == f"{way} again"
+            assert way in {ratio.theirs for ratio in compared} | {part.ratios[0].ours}, part.name
+
+
+def test_the_aims_that_are_looked_at_stand_in_their_rows(tmp_path: Path) -> None:
+    aims = {ratio.name: ratio.aim for part in parts(tmp_path) for ratio in part.ratios}
+    assert aims["small CNN, tuned DDP / two that never talk"] == "≥ 0.93"
+    assert aims["our bucketed DDP / torch's, time of a step"] == "≤ 1.05"
+    assert aims["compiled / eager, both NCHW fp32"] == "≥ 1.3"
+    assert aims["C++ all-reduce / gloo, 1 MB"] == "≥ 10"
+    assert aims["C++ all-reduce / gloo, 25 MB"] == "≥ 3"
+    assert aims["C++ all-reduce / one memcpy, 25 MB, time"] == "≤ 2"
+    assert aims["MLP, tuned DDP on C++ / two that never talk"] == "≥ 0.85"
+
+
+def all_names(work: Path, bf16: list[str], monkeypatch) -> set[str]:
+    """The names of all rows, where nothing is launched; `bf16`: the units of the CPU."""
+    monkeypatch.setattr(bench_parts, "bf16_units", lambda: bf16)
+    names = {ratio.name for part in parts(work) for ratio in part.ratios}
+    monkeypatch.setattr(bench_long, "start", lambda *command, **more: None)
+    args = Namespace()
+    return names | {row["row"] for row in bench_long.course(args, work)}
+
+
+def test_every_row_that_is_kept_is_one_that_the_bench_makes_today(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(bench_long, "ROOT", tmp_path)  # no notebooks
+    today = all_names(tmp_path, ["amx_bf16"], monkeypatch) | all_names(tmp_path, [], monkeypatch)
+    kept = [row["row"] for row in KEPT["rows"]]
+    assert kept
+    assert not [name for name in kept if name not in today]
+
+
+def test_kept_rows_say_what_their_ends_are() -> None:
+    assert {row["span"] for row in KEPT["rows"]} <= {"interval", "range", "once", "count"}
+    assert all(row["low"] <= row["ratio"] <= row["high"] for row in KEPT["rows"])
+    for row in KEPT["rows"]:
+        assert (row["rounds"] >= 8) == (row["span"] == "interval"), row["row"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "file"),
+    [
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", "6-79", "bench-intel-xeon-cpu-6-79-4-cores.json"),
+        ("AMD EPYC 7B13", "25-1", "bench-amd-epyc-7b13-25-1-4-cores.json"),
+        ("", "", "bench-aarch64-4-cores.json"),
+    ],
+)
+def test_a_run_is_kept_under_the_name_of_its_processor(name: str, model: str, file: str) -> None:
+    machine = {"name": name, "model": model, "processor": "aarch64", "cores": 4}
+    assert bench_machine.file_name(machine) == file
+
+
+def test_the_processor_is_read_from_linux(tmp_path: Path, monkeypatch) -> None:
+    text = "cpu family\t: 6\nmodel\t\t: 207\nmodel name\t: Some CPU\nflags\t\t: fpu avx512_bf16\n"
+    (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(bench_machine, "CPUS", tmp_path / "cpuinfo")
+    assert bench_machine.bf16_units() == ["avx512_bf16"]
+    assert bench_machine.machine()["model"] == "6-207"
+    monkeypatch.setattr(bench_machine, "CPUS", tmp_path / "missing")
+    assert bench_machine.bf16_units() == []
+    assert bench_machine.machine()["model"] == ""
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_run_is_written_into_build_and_kept_on_request(tmp_path, monkeypatch, keep: bool) -> None:
+    (tmp_path / "assets").mkdir()
+    monkeypatch.setattr(bench, "ROOT", tmp_path)
+    monkeypatch.setattr(bench, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(bench, "draw", lambda *_: None)
+    machine = {"name": "A CPU", "model": "1", "processor": "x", "cores": 2}
+    bench.save([], machine, "title", keep)
+    text = (tmp_path / "build" / "bench.json").read_text()
+    assert json.loads(text) == {"machine": machine, "rows": []}
+    kept = [path.name for path in (tmp_path / "assets").iterdir()]
+    assert kept == (["bench-a-cpu-1-2-cores.json"] if keep else [])
 
 
 @pytest.mark.parametrize(
@@ -75,114 +145,89 @@ def test_the_figure_holds_every_row(tmp_path: Path, monkeypatch) -> None:
 )
 def test_long_parts_are_measured_when_they_are_asked_for(options, added) -> None:
     options = NO_OPTION | options
-    assert bench.chosen(Namespace(parts=[], **options)) == list(bench.PARTS)[:9] + added
+    assert bench.chosen(Namespace(parts=[], **options)) == list(bench.PARTS) + added
     assert bench.chosen(Namespace(parts=["loader"], **options)) == ["loader", *added]
     assert bench.chosen(Namespace(parts=["course"], **NO_OPTION)) == ["course"]
 
 
-def test_the_accuracy_row_trains_as_long_as_its_budget_and_says_what_the_pictures_are(
-    tmp_path, monkeypatch
-) -> None:
-    launched = []
-
-    def launch(folder: Path, ranks: int, program: str, *arguments: object, **more) -> dict:
-        launched.append((folder.name, program, *map(str, arguments)))
-        if program == "fast.py":
-            return {"pace": 1000, "curve": [{"accuracy": 0.5}, {"accuracy": 0.8}]}
-        return {"pace": 1000, "accuracy": 0.6}
-
-    files = tmp_path / "data" / CIFAR10.base_folder
-    files.mkdir(parents=True)
-    for name, _ in CIFAR10.train_list + CIFAR10.test_list:
-        (files / name).write_bytes(b"the same pictures, in another form")
-    monkeypatch.setattr(bench_parts, "launch", launch)
-    args = Namespace(data=tmp_path / "data", budget=120)
-    (found,) = bench_parts.accuracy(args, tmp_path)
-    assert found["ratio"] == pytest.approx(0.2 / 0.4)
-    ours = "80.0% right after 3 epochs of 40,000 pictures in 120 s"
-    assert found["note"].startswith(f"{ours}; theirs 60.0% right after 3")
-    assert "their learning rate were chosen by test accuracy" in found["note"]
-    assert found["note"].endswith("; a copy of CIFAR-10, not its own files")
-    share = ("--epochs", "3", "--train-size", "40000")
-    assert launched[2] == ("ours", "fast.py", "--widths", "16,32,64", *share)
-    assert launched[5] == ("tutorial", "ddp.py", "--lr", "0.06", *share)
-    assert "class ResNet(nn.Sequential)" in (tmp_path / "tutorial" / "model.py").read_text()
-
-    own = []
-    for name, _ in CIFAR10.train_list:
-        own.append((name, hashlib.md5((files / name).read_bytes()).hexdigest()))
-    monkeypatch.setattr(CIFAR10, "train_list", own)
-    assert not bench_parts.originals(tmp_path / "data")  # the test's pictures are still others
-    monkeypatch.setattr(CIFAR10, "test_list", [])
-    assert bench_parts.originals(tmp_path / "data")
+def test_real_known_equal_pairs_are_taken_in_turns_and_counted(tmp_path, monkeypatch) -> None:
+    equal, equal_launches = fixed(1, ours=1.0, theirs=2.0, again=2.0)
+    other, other_launches = fixed(1, ours=1.0, theirs=2.0, again=2.1)
+    monkeypatch.setattr(bench, "PARTS", {"equal": lambda _: equal, "other": lambda _: other})
+    work = Work("COURSE_BENCH", "a test", tmp_path)
+    args = Namespace(parts=[], aa=5, rounds=20, **NO_OPTION)
+    assert bench.known_equal(args, work) == 2
+    assert len(other_launches) == 2  # each is decided by its first look
+    assert len(equal_launches) == 3 * 8  # and each of these is never
 
 
-def names_today(bf16: bool, work: Path, monkeypatch) -> set[str]:
-    """The names of the rows of all parts, which launch nothing; `bf16`: whether a CPU has it."""
-    numbers = defaultdict(lambda: [1.0])  # one round of whatever a part asks for
-    misses = cycle([1, 0])  # a cold cache, then a warm one
-    ways = ("every part", "no_sync")
-    reports = {
-        "accumulate": {"rows": [{"way": way, "parts": 4, "seconds": [1.0]} for way in ways]},
-        "bench_backend": {"seconds": numbers},
-        "bench_frameworks": {"seconds": numbers, "versions": defaultdict(str)},
-        "bucket": {"ratios": [1.0]},
-        "cifar10": {},
-        "ddp": {"pace": 1000, "accuracy": 0.5},
-        "fast": {"pace": 1000, "accuracy": 0.5},
-        "loader": {"batched": 1.0, "single": 1.0},
-        "speeds": {"times": defaultdict(lambda: numbers)},
-        "transport": {"ratios": numbers},
-    }
+# The table and the figure
 
-    def launch(folder: Path, ranks: int, program: object, *arguments: object, **more) -> dict:
-        if "compiled" in arguments:
-            return {"first": 1.0, "pace": 1.0, "misses": next(misses)}
-        if program == bench_parts.STEPS:
-            return numbers | {"bf16": bf16}
-        return reports[Path(str(program)).stem]
-
-    work.mkdir()
-    monkeypatch.setattr(bench_parts, "launch", launch)
-    monkeypatch.setattr(bench_parts.backend_build, "build", lambda name: work / f"{name}.so")
-    monkeypatch.setattr(bench_parts, "start", lambda *command, **more: None)
-    monkeypatch.setattr(bench_parts, "lessons", lambda folder, *more: folder)
-    monkeypatch.setattr(bench_parts, "frameworks_python", lambda: Path(sys.executable))
-    monkeypatch.setattr(bench_parts, "originals", lambda data: True)
-    args = Namespace(rounds=1, budget=120, data=work)
-    rows = [row for part in bench_parts.PARTS.values() for row in part(args, work)]
-    return {row["row"] for row in rows}
+ROWS = [
+    line("pace", (1.0, 1.5, 2.0), "≥ 1.3"),
+    line("good pace", (1.31, 1.4, 1.5), "≥ 1.3", seconds=[0.0249, 7.3e-5]),
+    line("slow pace", (1.16, 1.17, 1.18), "≥ 1.3"),
+    line("time", (0.6, 0.6, 0.61), "≤ 0.5", note="in bf16"),
+    line("impossible", (1.01, 1.04, 1.09), "≥ 0.97", limit="≤ 1"),
+    line("old", (1.31, 1.4, 2.0), "≥ 1.3", span="range", rounds=5),
+    line("seconds", (3.0, 3.1, 3.2), unit="s"),
+]
+BLANK = 60 * " "
+TABLE = f"""
+{BLANK} median  95 % interval   rounds  aim
+pace      {BLANK[10:]}   1.50  1.00 – 2.00         40  ≥ 1.3    cannot tell
+good pace {BLANK[10:]}   1.40  1.31 – 1.50         40  ≥ 1.3    reached
+    24.9 ms / 73 µs
+slow pace {BLANK[10:]}   1.17  1.16 – 1.18         40  ≥ 1.3    missed by 10.0%
+time      {BLANK[10:]}   0.60  0.60 – 0.61         40  ≤ 0.5    missed by 20.0%
+    in bf16
+impossible{BLANK[10:]}   1.04  1.01 – 1.09         40  ≥ 0.97   faulty limit: ≤ 1
+old       {BLANK[10:]}   1.40  1.31 – 2.00          5  ≥ 1.3    cannot tell
+    no interval, only the lowest and the highest
+seconds   {BLANK[10:]}   3.10  3.00 – 3.20         40
+"""
 
 
-def test_every_row_that_is_kept_is_one_that_the_bench_makes_today(tmp_path, monkeypatch) -> None:
-    today = names_today(True, tmp_path / "bf16", monkeypatch)
-    today |= names_today(False, tmp_path / "fp32", monkeypatch)
-    kept = [row["row"] for row in KEPT["rows"]]
-    assert kept
-    assert not [name for name in kept if name not in today]
+def test_the_table_says_what_became_of_each_aim() -> None:
+    assert table(ROWS) == TABLE.strip("\n")
+
+
+def test_the_figure_holds_every_ratio(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(bench_table.plt, "close", lambda figure: None)
+    draw(ROWS, "a machine", tmp_path / "bench.png")
+    (ax,) = bench_table.plt.gcf().axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == [row["row"] for row in ROWS if not row["unit"]]
+    words = [text.get_text() for text in ax.texts]
+    assert words[:2] == ["1.50, aim ≥ 1.3", "1.40, aim ≥ 1.3"]
+    assert (tmp_path / "bench.png").stat().st_size > 5000
+    monkeypatch.undo()
+    bench_table.plt.close("all")
+
+
+# What is started, and what ends with it
 
 
 def test_the_programs_of_all_rooms_are_copied_solved(tmp_path: Path) -> None:
-    folder = bench_parts.lessons(tmp_path / "flat")
+    folder = bench_start.lessons(tmp_path / "flat")
     assert {"ddp.py", "fast.py", "devices.py"} <= {path.name for path in folder.iterdir()}
     marks = [path.name for path in folder.glob("*.py") if "# STUB" in path.read_text()]
     assert not marks
 
 
 def test_one_part_that_fails_costs_its_own_rows(tmp_path: Path, monkeypatch) -> None:
-    def fails(args: Namespace, work: Path) -> list[dict]:
-        bench_parts.start(work, sys.executable, "-c", "raise ValueError('no compiler')")
-        return ROWS[:1]
+    def fails(rounds: int, seed: int) -> dict:
+        bench_start.start(tmp_path, sys.executable, "-c", "raise ValueError('no compiler')")
+        return {}
 
-    three = {
-        "first": lambda args, work: ROWS[:1],
-        "second": fails,
-        "third": lambda args, work: ROWS[1:2],
-    }
+    good, _ = fixed(1, ours=1.0, theirs=2.0, again=2.0)
+    bad = Part("bad", 1, fails, good.ratios)
+    three = {"first": lambda _: good, "second": lambda _: bad, "third": lambda _: good}
     monkeypatch.setattr(bench, "PARTS", three)
     work = Work("COURSE_BENCH", "a test", tmp_path)
-    rows, failed = bench.measure(Namespace(parts=[*three], **NO_OPTION), work)
-    assert rows == ROWS[:2]
+    args = Namespace(parts=[*three], rounds=20, **NO_OPTION)
+    rows, failed = bench.measure_all(args, work)
+    assert len(rows) == 2 * 5
     (message,) = failed
     assert message.startswith("second: ")
     assert "no compiler" in message
@@ -190,14 +235,15 @@ def test_one_part_that_fails_costs_its_own_rows(tmp_path: Path, monkeypatch) -> 
 
 def test_a_program_has_no_more_than_its_time(tmp_path: Path) -> None:
     endless = "import time; time.sleep(60)"
-    with pytest.raises(bench_parts.Failed, match=r"was not through after 0.5 s"):
-        bench_parts.start(tmp_path, sys.executable, "-c", endless, limit=0.5)
+    with pytest.raises(bench_start.Failed, match=r"was not through after 0.5 s"):
+        bench_start.start(tmp_path, sys.executable, "-c", endless, limit=0.5)
 
 
 def test_killed_it_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     command = [sys.executable, bench.__file__, "buckets"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    killed = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    killed = subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet)
     process = psutil.Process(killed.pid)
     deadline = time.monotonic() + 60
     # One child watches, one measures.

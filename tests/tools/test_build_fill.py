@@ -1,9 +1,12 @@
 """What the build writes into README, error texts, slides and the heads of the notebooks."""
 
+import json
 import re
 
 import pytest
-from small_course import DECK, FIRST, LISTED, PROGRAM, SECOND, Small
+from small_course import DECK, FIRST, LISTED, PROGRAM, ROW, SECOND, Small
+
+from build_numbers import REFERENCE, SPANS
 
 pytestmark = pytest.mark.quick
 
@@ -136,6 +139,44 @@ def test_numbers_in_the_deck_are_filled_from_a_reference_run(course: Small):
     assert course.build("--check") == 1
     assert course.build() == 0
     assert filled.replace("1.88", "0.90") in course[DECK]
+
+
+@pytest.mark.parametrize("place", ["README.md", FIRST])
+def test_numbers_in_readme_and_lessons_come_with_their_interval(course: Small, place: str):
+    source = "bench.json#two / one"
+    fields = {
+        "all": "1.88 (1.50 – 1.90)",
+        "interval": "1.50 – 1.90",
+        "span": "95 % interval",
+        "span-zh": "中位數的 95% 區間",
+    }
+    empty = " ".join(f'<span data-run="{source}#{field}"></span>' for field in fields)
+    mark = "The end." if place == "README.md" else "Two ranks"
+    course.replace(place, mark, f"{mark} {empty}")
+    assert course.build() == 0
+    page = course[place] if place == "README.md" else course["notebooks/01_first.ipynb"]
+    page = page.replace('\\"', '"')
+    for field, text in fields.items():
+        assert f'<span data-run="{source}#{field}">{text}</span>' in page
+
+
+def test_the_reference_run_is_named_in_one_place(course: Small):
+    course.replace(DECK, "bench.json#two / one", "bench#two / one")
+    assert course.build() == 1  # the small course has no such run
+    (course.root / "assets" / "bench.json").rename(course.root / "assets" / REFERENCE)
+    course.replace(DECK, "bench.json#machine", "bench#machine")
+    assert course.build() == 0
+    assert '"bench#two / one#ratio">1.88</span>' in course[DECK]
+
+
+def test_rows_without_an_interval_say_so(course: Small):
+    course.replace(DECK, "two / one#ratio", "two / one#span")
+    for span, words in SPANS.items():
+        run = json.dumps({"machine": {"cores": 2}, "rows": [ROW | {"span": span}]})
+        (course.root / "assets" / "bench.json").write_text(run)
+        assert course.build() == 0
+        assert f'#span">{words[0]}</span>' in course[DECK]
+        assert (span == "interval") == ("interval" in words[0])
 
 
 def test_the_address_of_the_class_and_its_code_are_filled(course: Small, capsys):
