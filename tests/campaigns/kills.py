@@ -7,18 +7,22 @@ Two to four ranks are forked; they meet, and add up tensors of random sizes. One
 while they meet or later. Each of the others must get an error within the limit. Afterwards there is
 no process of ours, no new file in /dev/shm, and no sum was wrong.
 
-They meet in a store whose server is this process, which nobody kills. A FileStore would not do: it
+They meet in a store whose server is a process that nobody kills. A FileStore would not do: it
 counts its limit in whole seconds, so that 1 s lasts 2, and a rank that is killed while it writes
-leaves half an entry, at which all others read without end.
+leaves half an entry, at which all others read without end. The server is not this process, either:
+it has threads, and a rank that is forked while one of them holds a lock may wait for it for ever.
 """
 
 import argparse
+import faulthandler
 import importlib
 import os
 import random
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -49,6 +53,7 @@ class Room(NamedTuple):
 
 def play(nearby: ModuleType, room: Room, rank: int, ranks: int, limit: float, seed: int) -> None:
     """A rank, until it hears that another one is lost."""
+    faulthandler.dump_traceback_later(limit + SLACK / 2)  # where it is, should it never hear
     torch.set_num_threads(1)
     wait = timedelta(seconds=limit)
     chance = random.Random(seed)  # the same sizes on every rank
@@ -103,6 +108,29 @@ def one_kill(nearby: ModuleType, room: Room, limit: float, seed: int) -> list[fl
     return seconds
 
 
+@contextmanager
+def serving() -> Iterator[int]:
+    """The port of a store, whose server ends with this block."""
+    ours, theirs = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            os.write(theirs, str(server.port).encode())
+            while os.getppid() == parent:
+                time.sleep(0.1)
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    try:
+        yield int(os.read(ours, 100))
+    finally:
+        os.close(ours)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 def files() -> set[str]:
     return {path.name for path in SHARED.iterdir()} if SHARED.is_dir() else set()
 
@@ -135,14 +163,14 @@ def main() -> int:
     held = set(holders())  # by others, such as a notebook that runs beside us
     seconds = []
     failed = []
-    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    for number in range(args.kills):
-        try:
-            seed = 1000 * args.seed + number
-            seconds += one_kill(nearby, Room(server.port, number), args.limit, seed)
-        except RuntimeError as error:
-            failed.append(str(error))
-            print(error, flush=True)
+    with serving() as port:
+        for number in range(args.kills):
+            try:
+                seed = 1000 * args.seed + number
+                seconds += one_kill(nearby, Room(port, number), args.limit, seed)
+            except RuntimeError as error:
+                failed.append(str(error))
+                print(error, flush=True)
     left = sorted(name for name in files() - before if "nearby" in name or "shared" in name)
     still = sorted(set(holders()) - held)
     late = sum(each > args.limit + 0.2 for each in seconds)

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from toy import imagined
+from toy import has_left, imagined
 
 
 def begin() -> str:
@@ -58,7 +58,7 @@ def main() -> None:
 
     place = here()
     print(f"rank {place.rank}: {device}, {members} in the group; elsewhere {elsewhere}\n", end="")
-    report("group", place, members=members, elsewhere=elsewhere, ended=not dist.is_initialized())
+    report("group", place, members=members, elsewhere=elsewhere, ended=has_left())
 
 
 if __name__ == "__main__":

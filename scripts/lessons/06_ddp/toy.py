@@ -81,6 +81,16 @@ def notes(rows: Rows, model: nn.Module) -> dict[str, list]:
     return {"batches": rows.batches, "weights": weights, "saved": saved}
 
 
+def has_left() -> bool:
+    """Whether this rank had left its group. If not, it leaves now: two ranks that end while they
+    are connected may stop each other with an error, and the check would have nothing to look at.
+    """
+    left = not dist.is_initialized()
+    if not left:
+        dist.destroy_process_group()
+    return left
+
+
 def number_of(device: object) -> int:
     """1, for 1 as for "cuda:1"."""
     return device if isinstance(device, int) else torch.device(device).index
