@@ -58,6 +58,9 @@ cluster: .venv/test  ## lessons 13 and 14 on real parts: slow links, Slurm, Torc
 bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS="--frameworks"
 	$(BIN)/python scripts/bench.py $(PARTS)
 
+speedrun: .venv/test  ## from the tutorials' training to the fastest, change by change: PARTS="--data FOLDER"
+	$(BIN)/python scripts/speedrun.py $(PARTS)
+
 programs: .venv/test  ## the programs of one lesson, solved, into build/: LESSON=06
 	$(BIN)/python scripts/build.py --programs $(LESSON)
 
@@ -121,4 +124,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts faults cluster bench programs build outputs kaggle grade lab
+.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts faults cluster bench speedrun programs build outputs kaggle grade lab

@@ -29,6 +29,7 @@ class Course:
         paths = sorted((self.notebooks / "src").glob("*.md"))
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
         self.programs = {path.name: path for path in rooms.files(self.lessons)}
+        self.runs = {path.name: path for path in (root / "assets").glob("*.json")}
         self.written: dict[str, str] = {}  # a cell as it stands in its lesson, by its place
         self.listed = publish_list.load(root)  # where the notebooks open elsewhere
 
@@ -37,6 +38,8 @@ class Course:
 
     def program(self, name: str, solved: bool, place: str, live: bool = False) -> str:
         """The text of the program `name`, as `ddp.py`, that `place` in the sources asks for."""
+        if name in self.runs:  # numbers that were kept, as `speedrun-2-cores.json`
+            return self.runs[name].read_text().rstrip("\n")
         demand(name in self.programs, place, f"no room in {self.name(self.lessons)} holds {name}.")
         path = self.programs[name]
         return solve(path.read_text(), solved, self.name(path), live)

@@ -11,7 +11,8 @@ from nbformat import NotebookNode
 import rooms
 
 KINDS = "|".join(kind.removeprefix(".") for kind in rooms.KINDS)
-WRITE = re.compile(rf"%%writefile (\w+\.(?:{KINDS}))$", re.MULTILINE)
+# A file of a room, or a reference run of assets/, whose numbers a lesson draws.
+WRITE = re.compile(rf"%%writefile (\w+\.(?:{KINDS})|[\w-]+\.json)$", re.MULTILINE)
 # A region in a program or a cell; in C++ the marks stand behind // instead of #.
 SOLUTION = re.compile(
     r"^ *(?P<mark>#|//) BEGIN (?P<kind>SOLUTION|LIVE)\n"

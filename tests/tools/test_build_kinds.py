@@ -160,3 +160,14 @@ def test_only_the_solved_program_is_counted(course: Small):
     ]
     add(course, "long.py", "\n".join(lines))
     assert course.build() == 0
+
+
+def test_a_notebook_writes_the_numbers_of_a_kept_run(course: Small):
+    course["assets/race-2-cores.json"] = '{"rows": []}\n'
+    course.replace(
+        FIRST,
+        "```python\n# BEGIN",
+        "```python\n%%writefile race-2-cores.json\n```\n\n```python\n# BEGIN",
+    )
+    assert course.build() == 0
+    assert '%%writefile race-2-cores.json\n{"rows": []}' in course.code()
