@@ -87,7 +87,8 @@ def launches() -> list[tuple[Path, str, str]]:
 def broken(source: str, name: str, kind: str) -> str:
     """The cell that writes a program, with another main() in its place."""
     assert MAIN in source, f"{name}.py has no main guard"
-    last = '"1" if os.environ["WORLD_SIZE"] != "1" else "0"'  # a launch of one rank breaks on it
+    # A launch of one rank breaks on it. A notebook that imports the program has no WORLD_SIZE.
+    last = '"1" if os.environ.get("WORLD_SIZE", "1") != "1" else "0"'
     setting = f"import os, time\n\noriginal, last = main, {last}"
     main = f"@record\ndef main():\n    {BODIES[kind]}"
     return source.replace(MAIN, f"\n\n{setting}\n\n{main}{MAIN}")

@@ -17,7 +17,7 @@ from devices import here, report, start
 from ownbackends import on_cpu, register
 
 NAME = "memfd:nearby"  # as the kernel lists our memory among the maps of a process
-SHARED = Path("/dev/shm")
+SHARED = "/dev/shm/"  # where shared memory with a name is
 
 
 def add(numbers: torch.Tensor, group: dist.ProcessGroup) -> str:
@@ -29,15 +29,10 @@ def add(numbers: torch.Tensor, group: dist.ProcessGroup) -> str:
     return ""
 
 
-def named() -> list[str]:
-    """The files in /dev/shm."""
-    return sorted(path.name for path in SHARED.iterdir()) if SHARED.is_dir() else []
-
-
-def maps() -> list[str]:
-    """Our shared memory, as this process has it."""
+def maps(name: str) -> list[str]:
+    """The memory of this process that the kernel lists under such a name."""
     lines = Path("/proc/self/maps").read_text().splitlines()
-    return [line for line in lines if NAME in line]
+    return [line for line in lines if name in line]
 
 
 @record
@@ -47,7 +42,6 @@ def main() -> None:
     args = parser.parse_args()
     place = on_cpu(here(), register("nearby"))
     start(place)
-    before = named()
     limit = timedelta(seconds=args.limit)
     disagreeing = dist.new_group(backend=place.backend, timeout=limit)
     group = dist.new_group(backend=place.backend, timeout=limit)
@@ -59,7 +53,6 @@ def main() -> None:
         unequal = add(torch.ones(2 + place.rank), disagreeing)
 
     first = add(torch.ones(1000), group)
-    new = [name for name in named() if name not in before]
     if place.rank == 1:
         report("lost", place, unequal=unequal)
         return  # gone, without a word to anybody: torchrun sees a rank that is done
@@ -76,8 +69,8 @@ def main() -> None:
         unequal=unequal,
         errors=[first, error, later],
         seconds=[seconds, again],
-        maps=[line.split()[-2:] for line in maps()],
-        new=new,
+        maps=[line.split()[-2:] for line in maps(NAME)],
+        files=[line.split()[-1] for line in maps(SHARED) if not line.endswith("(deleted)")],
     )
     dist.destroy_process_group()
 

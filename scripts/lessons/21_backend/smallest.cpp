@@ -1,4 +1,4 @@
-// The smallest backend that DDP can train on: all-reduce alone, and as slow as it is short.
+// The smallest backend: all-reduce alone, and as slow as it is short.
 //
 // The ranks exchange their bytes through the store, the table in which they met.
 
