@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from ranks import launch
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW
@@ -65,13 +65,15 @@ def peak(
     loss_of: Callable,
     batch: tuple,
     ranks: int = 2,
+    policy: MixedPrecisionPolicy | None = None,
 ) -> int:
     """What PyTorch's tracker says of a step."""
     with group(way, ranks):
         if way == "fsdp":
+            precision = {"mp_policy": policy} if policy else {}
             for unit in units:
-                fully_shard(unit)
-            fully_shard(model)
+                fully_shard(unit, **precision)
+            fully_shard(model, **precision)
         else:
             model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         optimizer = AdamW(model.parameters(), lr=1e-3, fused=True)
@@ -126,6 +128,25 @@ def test_the_forecast_is_at_most_8_percent_from_the_tracker(shape, case) -> None
     units = list(model.layers) if by_layer else []
     predicted = forecast(look(model, length, units, loss_of), way, 2, batch)["total"]
     found = peak(model, units, way, loss_of, decoder_batch(batch, length))
+    assert predicted == pytest.approx(found, rel=0.08)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_so_is_that_of_fsdp_in_16_bits(shape, recompute) -> None:
+    """The model that is watched computes in 16 bits, as in the lesson; its optimizer has 32."""
+    width, layers, batch, length = shape
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        short = Decoder(width, layers, length, recompute)
+        watched = look(short, length, list(short.layers))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    model = Decoder(width, layers, length, recompute)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    batch = decoder_batch(batch, length)
+    found = peak(model, list(model.layers), "fsdp", loss_of_decoder, batch, policy=policy)
+    predicted = forecast(watched, "fsdp", 2, len(batch[0]))["total"]
     assert predicted == pytest.approx(found, rel=0.08)
 
 

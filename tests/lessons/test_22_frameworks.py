@@ -84,7 +84,7 @@ def test_the_momentum_is_shared_out_by_zero_and_the_weights_by_its_third_stage(s
     for runs in switched:
         held = {way: (run["weights held"], run["momentum held"]) for way, run in runs.items()}
         assert held["plain"] == held["accelerate"] == held["lightning"] == (85_002, 85_002)
-        assert held["zero1"] == held["zero2"] == (85_002, 42_502)  # of shares of equal length
+        assert held["zero1"] == held["zero2"] == (85_002, 42_502)  # each share is an even number
         assert held["zero3"] == (42_501, 42_501)
 
 

@@ -27,7 +27,7 @@ def begin_as(name: str, whole: Tensor, mesh: DeviceMesh) -> DTensor:
     parts = {
         "R": whole,
         "S": whole.chunk(mesh.size())[mesh.get_local_rank()],
-        "P": whole / mesh.size(),  # these parts add up to the whole
+        "P": whole if mesh.get_local_rank() == 0 else torch.zeros_like(whole),  # add up to it
     }
     return DTensor.from_local(parts[name], mesh, [PLACEMENTS[name]])
 
@@ -52,7 +52,8 @@ def move(begin: str, end: str, whole: Tensor, mesh: DeviceMesh) -> dict:
 
 def in_two_steps(whole: Tensor, mesh: DeviceMesh) -> dict:
     """P → S → R beside P → R: the same numbers?"""
-    partial = begin_as("P", whole, mesh)
+    own = whole / (3 + mesh.get_local_rank())  # thirds, quarters: their sum has to be rounded
+    partial = DTensor.from_local(own, mesh, [Partial()])
     at_once = partial.redistribute(placements=[Replicate()]).to_local()
     with Collectives() as seen:
         pieces = partial.redistribute(placements=[Shard(0)])

@@ -116,7 +116,9 @@ def main() -> None:
             same = torch.equal(tensors[way][0], tensors["plain"][0])
             runs[way] |= {"same": same, "gap": gap, "microseconds": times[way]}
         elif way not in runs:
-            settings = "switched" if more.get(WAYS[way][0]) else "defaults"
+            package = WAYS[way][0]
+            same = more.get(package) == KEPT["switches"].get(package)
+            settings = "switched" if same else "defaults"
             kept = KEPT[settings][way]
             runs[way] = kept | {"first": kept["first"][place.rank], "kept": True}
         if place.rank == 0:

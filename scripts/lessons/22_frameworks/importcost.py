@@ -44,18 +44,19 @@ def measured(package: str) -> dict[str, float]:
 @record
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=2)
     args = parser.parse_args()
     place = here()
     logging.disable(logging.WARNING)
     # From Python 3.12 on: a word about forks of a process that has threads. These children end.
     warnings.filterwarnings("ignore", message="This process")
 
-    costs = {}
+    costs = {package: [] for package in PACKAGES if find_spec(package)}
+    for _ in range(args.rounds):  # in turns
+        for package in costs:
+            costs[package].append(measured(package))
     for package in PACKAGES:
-        if find_spec(package):
-            costs[package] = [measured(package) for _ in range(args.rounds)]
-        else:
+        if package not in costs:
             costs[package] = KEPT["imports"][package]
             print(f"{package}: kept, not run here")
     report("importcost", place, costs=costs, torch_modules=len(sys.modules))
