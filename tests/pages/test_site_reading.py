@@ -17,7 +17,14 @@ ALL = [*LESSONS, "workshop"]
 LESSON = "notebooks/06_ddp.html"
 LONG = "notebooks/12_break_it.html"  # with outputs longer than a screen
 # Predictions without anything to hide: another one follows at once, or the next section answers.
-OPEN = {"10_uneven": 1, "12_break_it": 1, "14_clusters": 1, "16_fsdp": 2, "23_production": 1}
+OPEN = {
+    "10_uneven": 1,
+    "12_break_it": 1,
+    "14_clusters": 1,
+    "16_fsdp": 2,
+    "23_production": 1,
+    "24_speedrun": 1,
+}
 
 # What each card hides, and what is hidden although no card is to blame.
 CARDS = """() => [...document.querySelectorAll('[data-guess]')].map(button => {
