@@ -227,8 +227,9 @@ def by_test(mutant: Mutant, folder: Path) -> tuple[int, str]:
         raise ValueError(f"{mutant.place}: no room holds {mutant.program}")
     paths[0].write_text(broken(paths[0].read_text(), mutant))
     node = f"tests/lessons/{mutant.test}"
-    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", node]
-    return run(pytest, folder)
+    # Folders of its own: those of pytest are shared, and two runs that tidy them up collide.
+    apart = ["-p", "no:cacheprovider", "--basetemp", folder / "temporary"]
+    return run([sys.executable, "-m", "pytest", "-q", "-x", *apart, node], folder)
 
 
 def verdict(code: int, text: str) -> str:

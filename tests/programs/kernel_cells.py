@@ -21,7 +21,10 @@ def execute(client: KernelClient, cell: str) -> tuple[str, str]:
         if message["msg_type"] == "stream":
             printed.append(message["content"]["text"])
 
-    reply = client.execute_interactive(cell, timeout=120, output_hook=keep)["content"]
+    # An error must not end the next cell too, should that reach the kernel a moment too early.
+    reply = client.execute_interactive(cell, timeout=120, output_hook=keep, stop_on_error=False)[
+        "content"
+    ]
     ending = "ok"
     if reply["status"] != "ok":
         ending = f"{reply['ename']}: {reply['evalue']}"

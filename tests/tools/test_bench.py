@@ -76,7 +76,7 @@ def test_the_aims_that_are_looked_at_stand_in_their_rows(tmp_path: Path) -> None
 def all_names(work: Path, bf16: list[str], monkeypatch) -> set[str]:
     """The names of all rows, where nothing is launched; `bf16`: the units of the CPU."""
     monkeypatch.setattr(bench_parts, "bf16_units", lambda: bf16)
-    names = {ratio.name for part in parts(work) for ratio in part.ratios}
+    names = {ratio.name for part in parts(work) for ratio in [*part.ratios, part.known_equal()]}
     monkeypatch.setattr(bench_long, "start", lambda *command, **more: None)
     args = Namespace()
     return names | {row["row"] for row in bench_long.course(args, work)}
