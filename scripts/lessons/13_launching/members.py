@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=4, help="steps from checkpoint to checkpoint")
     parser.add_argument("--hold-at", type=int, help="step at which one rank waits for company")
     parser.add_argument("--leave-at", type=int, help="step at which this machine fails")
-    parser.add_argument("--pause", type=float, default=0.1, help="seconds added to a step")
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds added to a step")
     args = parser.parse_args()
     place = here()
     # gloo on the CPU everywhere: two agents on one machine would hand out the same GPUs twice.

@@ -5,6 +5,7 @@ Run:  python ownagent.py
 
 import io
 import json
+import multiprocessing
 import os
 from datetime import timedelta
 
@@ -49,6 +50,8 @@ def main() -> None:
     place = here()
     # A new store for each life: in the old one, new ranks may find the addresses of dead ones.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    # Ranks are forked from a process that has imported torch, so that no life imports it again.
+    multiprocessing.set_forkserver_preload(["torch"])
     keep = Keep()
     metrics.configure(keep)
     lines = io.StringIO()
@@ -60,6 +63,7 @@ def main() -> None:
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
         run_id="own",
+        start_method="forkserver",
         max_restarts=1,
         event_log_handler="console",
         virtual_local_rank=True,
