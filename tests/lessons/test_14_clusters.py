@@ -130,6 +130,7 @@ class Nvml:
     """A machine with two GPUs, as pynvml tells of it."""
 
     NVML_TEMPERATURE_GPU = 0
+    NVMLError = type("NVMLError", (Exception,), {})
     nvmlInit = staticmethod(lambda: None)
     nvmlDeviceGetCount = staticmethod(lambda: 2)
     nvmlDeviceGetHandleByIndex = staticmethod(lambda number: number)
@@ -148,6 +149,36 @@ def test_gpus_and_processes_fill_the_same_columns(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Nvml)
     gpus = watch.Watch([own]).look()
     assert gpus == [("GPU 0", 100, 2, 16, 60, 70), ("GPU 1", 99, 2, 16, 61, 70)]
+
+
+def no_answer(*about: object) -> None:
+    raise Nvml.NVMLError("Not Supported")
+
+
+def seen_without(monkeypatch, *questions: str) -> list[watch.Usage]:
+    """What is seen of a GPU that does not answer these questions, or of this process instead."""
+    for question in questions:
+        monkeypatch.setattr(Nvml, question, staticmethod(no_answer))
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml)
+    own = {"labels": {"rank": "0", "process": str(os.getpid())}}
+    return watch.Watch([own]).look()
+
+
+def test_a_gpu_that_does_not_say_its_heat_leaves_a_gap(monkeypatch) -> None:
+    seen = seen_without(monkeypatch, "nvmlDeviceGetTemperature", "nvmlDeviceGetPowerUsage")
+    assert seen == [("GPU 0", 100, 2, 16, None, None), ("GPU 1", 99, 2, 16, None, None)]
+
+
+@pytest.mark.parametrize(
+    "question", ["nvmlInit", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates"]
+)
+def test_where_gpus_do_not_say_how_busy_they_are_processes_do(monkeypatch, question: str) -> None:
+    assert [each.who for each in seen_without(monkeypatch, question)] == ["rank 0"]
+
+
+def test_a_driver_without_a_gpu_leaves_the_processes(monkeypatch) -> None:
+    monkeypatch.setattr(Nvml, "nvmlDeviceGetCount", staticmethod(lambda: 0))
+    assert [each.who for each in seen_without(monkeypatch)] == ["rank 0"]
 
 
 SRUN = """#!/bin/bash

@@ -12,6 +12,8 @@ from datetime import timedelta
 import psutil
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 
 from devices import here, report
 
@@ -26,7 +28,7 @@ def said(attempt: Callable[[], object]) -> str:
         try:
             attempt()
             problem = ""
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, RendezvousConnectionError) as error:
             problem = str(error)
         finally:
             os.dup2(usual, 2)
@@ -43,6 +45,12 @@ def meet_at(host: str, port: int) -> None:
 def host_at(port: int) -> None:
     """As rank 0: offer the store on this port."""
     dist.TCPStore("127.0.0.1", port, 1, is_master=True, timeout=PATIENCE)
+
+
+def join_at(port: int) -> None:
+    """As an agent with --rdzv-backend=c10d, where no machine takes the endpoint for its own."""
+    settings = {"is_host": False, "read_timeout": int(PATIENCE.total_seconds())}
+    create_backend(RendezvousParameters("c10d", f"127.0.0.1:{port}", "job", 2, 2, **settings))
 
 
 def gloo_over(names: str) -> None:
@@ -73,6 +81,7 @@ def main() -> None:
         port = taken.getsockname()[1]
         messages = {"port taken": said(lambda: host_at(port))}
     messages["no such name"] = said(lambda: meet_at("node7.invalid", port))
+    messages["no host"] = said(lambda: join_at(port))
     messages["one interface"] = said(lambda: gloo_over(names[0]))
     messages["a list"] = said(lambda: gloo_over(",".join([*names, names[0]])))
     messages["all but one"] = said(lambda: gloo_over(f"^{names[0]}"))

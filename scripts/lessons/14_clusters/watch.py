@@ -6,6 +6,7 @@ Run:  python watch.py            # looks at itself
 import json
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ def scrape(target: dict) -> dict[str, float]:
 
 
 class Watch:
-    """Looks at the GPUs by NVML, or, where there are none, at the ranks' processes by psutil."""
+    """Looks at the GPUs by NVML, or, where none answers, at the ranks' processes by psutil."""
 
     def __init__(self, found: list[dict]):
         self.processes = {}
@@ -74,12 +75,13 @@ class Watch:
 
             pynvml.nvmlInit()
             self.nvml = pynvml
-        except Exception:  # no such package, no driver, no GPU: then the processes have to do
-            self.nvml = None
+            self.by_gpu = len(self.gpus()) > 0
+        except Exception:  # no such package, no driver, or a GPU that does not say how busy it is
+            self.by_gpu = False
         self.look()  # from here on "busy" is counted
 
     def look(self) -> list[Usage]:
-        return self.gpus() if self.nvml else self.ranks()
+        return self.gpus() if self.by_gpu else self.ranks()
 
     def ranks(self) -> list[Usage]:
         room = psutil.virtual_memory().total / 1e9
@@ -89,14 +91,23 @@ class Watch:
             found.append(Usage(name, process.cpu_percent(), memory, room, None, None))
         return found
 
+    def answer(self, ask: Callable[..., int], *about: object) -> int | None:
+        """What NVML answers; None where this GPU does not say, as many laptops' and their power."""
+        try:
+            return ask(*about)
+        except self.nvml.NVMLError:
+            return None
+
     def gpus(self) -> list[Usage]:
         found = []
         for number in range(self.nvml.nvmlDeviceGetCount()):
             gpu = self.nvml.nvmlDeviceGetHandleByIndex(number)
             memory = self.nvml.nvmlDeviceGetMemoryInfo(gpu)
             busy = self.nvml.nvmlDeviceGetUtilizationRates(gpu).gpu
-            celsius = self.nvml.nvmlDeviceGetTemperature(gpu, self.nvml.NVML_TEMPERATURE_GPU)
-            watts = self.nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+            core = self.nvml.NVML_TEMPERATURE_GPU
+            celsius = self.answer(self.nvml.nvmlDeviceGetTemperature, gpu, core)
+            milliwatts = self.answer(self.nvml.nvmlDeviceGetPowerUsage, gpu)
+            watts = None if milliwatts is None else milliwatts / 1000
             sizes = (memory.used / 1e9, memory.total / 1e9)
             found.append(Usage(f"GPU {number}", busy, *sizes, celsius, watts))
         return found

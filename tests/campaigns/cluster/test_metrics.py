@@ -1,5 +1,10 @@
-"""A real Prometheus reads lesson 14's ranks, and its answer to the lesson's question is right."""
+"""A real Prometheus reads lesson 14's ranks, and its answer to the lesson's question is right.
 
+And NVIDIA's own package for NVML has what the lesson asks of it.
+"""
+
+import ast
+import importlib.util
 import json
 import os
 import re
@@ -11,17 +16,21 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
+import psutil
 import pytest
 from beside import beside
 from slurm import until
 
 import rooms
+import watch
 from run_processes import Work
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ROOT / ".venv-cluster" / "lib"
 WORDS = ROOT / "notebooks" / "src" / "14_clusters.md"
 LATE = 20  # milliseconds in each step, on the slow rank
 # Straight to this machine, even where others are reached by way of a proxy.
@@ -87,3 +96,44 @@ def test_prometheus_names_the_straggler(watched: tuple[int, Prometheus], keep) -
     assert computes[str(slow)] > LATE / 1000
     assert waits[innocent] > waits[str(slow)] + LATE / 2000
     keep(f"straggler{slow}.json", {"question": question, "wait": waits, "compute": computes})
+
+
+@pytest.fixture
+def pynvml(monkeypatch) -> ModuleType:
+    """NVIDIA's own package, as `import pynvml` finds it where it is installed."""
+    [path] = PACKAGES.glob("python*/site-packages/pynvml.py")
+    described = importlib.util.spec_from_file_location("pynvml", path)
+    package = importlib.util.module_from_spec(described)
+    described.loader.exec_module(package)
+    monkeypatch.setitem(sys.modules, "pynvml", package)
+    return package
+
+
+def asked_of_nvml() -> set[str]:
+    """The names that watch.py takes from the package."""
+    tree = ast.parse(rooms.program("watch").read_text())
+    taken = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return {node.attr for node in taken if ast.unparse(node.value) in ("pynvml", "self.nvml")}
+
+
+def test_nvidias_package_has_what_the_lesson_asks_of_it(pynvml: ModuleType) -> None:
+    asked = asked_of_nvml()
+    assert {"nvmlInit", "nvmlDeviceGetPowerUsage", "NVMLError"} <= asked
+    assert [name for name in asked if not hasattr(pynvml, name)] == []
+    assert {"used", "total"} <= {name for name, _ in pynvml.c_nvmlMemory_t._fields_}
+    assert "gpu" in {name for name, _ in pynvml.c_nvmlUtilization_t._fields_}
+
+
+def test_nvidias_package_tells_of_gpus_or_of_none(pynvml: ModuleType) -> None:
+    own = {"labels": {"rank": "0", "process": str(psutil.Process().pid)}}
+    seen = watch.Watch([own]).look()
+    try:
+        pynvml.nvmlInit()
+        gpus = [f"GPU {number}" for number in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError:  # no driver here
+        gpus = []
+    assert [each.who for each in seen] == (gpus or ["rank 0"])
+    for each in seen:
+        assert 0 <= each.memory <= each.room and each.busy >= 0
+        assert each.celsius is None or 0 < each.celsius < 150
+        assert each.watts is None or 0 <= each.watts < 5000
