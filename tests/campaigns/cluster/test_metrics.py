@@ -104,8 +104,8 @@ def pynvml(monkeypatch) -> ModuleType:
     [path] = PACKAGES.glob("python*/site-packages/pynvml.py")
     described = importlib.util.spec_from_file_location("pynvml", path)
     package = importlib.util.module_from_spec(described)
+    monkeypatch.setitem(sys.modules, "pynvml", package)  # first: it looks itself up there
     described.loader.exec_module(package)
-    monkeypatch.setitem(sys.modules, "pynvml", package)
     return package
 
 
