@@ -15,6 +15,7 @@ from ranks import launch
 import batching
 import delayed
 import devices
+import price
 import rooms
 import weights
 import workers
@@ -85,9 +86,14 @@ def test_trainers_share_each_batch() -> None:
 def test_a_server_counts_how_old_gradients_are() -> None:
     server = weights.Server(trainers=2)
     versions = {0: 0, 1: 0}
+    answers = []
     for step, trainer in enumerate([0, 1, 1, 0]):
         gradients = gradients_of(server, step, trainer, 2)
-        versions[trainer], _ = server.push(trainer, versions[trainer], gradients)
+        versions[trainer], given = server.push(trainer, versions[trainer], gradients)
+        answers.append((given, [weight.clone() for weight in given]))
+    # What a trainer was given is not changed by later updates.
+    for given, then in answers:
+        assert all(torch.equal(*pair) for pair in zip(given, then, strict=True))
     assert server.pushes == [(0, 0), (1, 1), (1, 0), (0, 2)]
     assert versions == {0: 4, 1: 3}
 
@@ -103,6 +109,20 @@ def test_gradients_are_k_versions_old() -> None:
     first = delayed.train(0, 2.0, seeds=2, steps=1)[1]
     for k in (2, 5):
         assert torch.equal(delayed.train(k, 2.0, seeds=2, steps=k + 1)[1], first)
+
+
+@pytest.mark.quick
+def test_fresh_gradients_go_downhill() -> None:
+    losses, right = delayed.train(0, 0.5, seeds=2, steps=100)
+    assert (losses[-20:].mean(0) < losses[:20].mean(0)).all()
+    assert (right > 1 / delayed.CLASSES).all()
+
+
+@pytest.mark.quick
+def test_all_bytes_come_back() -> None:
+    """Otherwise the price of a call would be that of one way."""
+    message = torch.arange(9, dtype=torch.uint8)
+    assert torch.equal(price.echo(message), message)
 
 
 def test_a_batch_is_answered_by_one_forward_pass(alone) -> None:

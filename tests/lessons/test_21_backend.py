@@ -1,17 +1,25 @@
 """Lesson 21 where its notebook does not look.
 
-Its headers without torch, on one to four ranks; three ranks under DDP; a machine without a
-compiler; ranks that are killed.
+Its headers without torch, on one to four ranks; three ranks under DDP; tensors longer than a slot;
+a machine without a compiler; ranks that are killed.
 """
 
+import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 from ranks import Launch, launch
 
+import alike
 import backend_build
 import rooms
 
@@ -66,8 +74,54 @@ def test_three_ranks_get_the_weights_of_one_process(nearby: Path, tmp_path: Path
             assert run["alone"] and run["halves"]["ours"]
             assert run["gap"] <= 1e-6 * run["largest"]
             assert run["mean"] == 0
+            # Equal numbers on all ranks would have the same sum in any order.
+            assert len({tuple(part) for part in run["parts"]}) == len(run["parts"])
         if report["rank"] < 2:
             assert report["runs"]["2"]["gap"] == 0
+
+
+@pytest.mark.quick
+def test_each_rank_learns_from_other_numbers_in_each_step() -> None:
+    """Otherwise the order in which gradients are added would never matter."""
+    batches = [alike.batch(step, rank) for step in (0, 1) for rank in (0, 1)]
+    assert not any(torch.equal(one, other) for one, other in pairwise(batches))
+
+
+def in_threads(library: Path, ranks: int, act: Callable) -> list:
+    """What `act(backend, rank)` returns on each rank; here ranks are threads of this process."""
+    spec = importlib.util.spec_from_file_location("nearby", library)
+    nearby = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(nearby)
+    store = dist.HashStore()
+
+    def run(rank: int):
+        backend = nearby.create(store, rank, ranks, timedelta(seconds=20))
+        return act(backend, rank)
+
+    with ThreadPoolExecutor(ranks) as pool:
+        return list(pool.map(run, range(ranks)))
+
+
+@compiler
+def test_tensors_longer_than_a_slot_are_gathered_and_broadcast(nearby: Path) -> None:
+    count = 300_000  # 1.2 MB: three chunks
+
+    def numbers(rank: int) -> torch.Tensor:
+        return torch.arange(count) % 1009 + 2000.0 * rank
+
+    def act(backend: dist.Backend, rank: int) -> tuple[list, torch.Tensor]:
+        gathered = [torch.zeros(count) for _ in range(3)]
+        backend.allgather([gathered], [numbers(rank)]).wait()
+        sent = numbers(rank)
+        options = dist.BroadcastOptions()
+        options.rootRank = 1
+        backend.broadcast([sent], options).wait()
+        return gathered, sent
+
+    for gathered, sent in in_threads(nearby, 3, act):
+        for rank in range(3):
+            assert torch.equal(gathered[rank], numbers(rank))
+        assert torch.equal(sent, numbers(1))
 
 
 def test_without_a_compiler_gloo_takes_its_place_and_the_results_say_so(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-// lanes.h, fold.h and nameless.h without torch: forked ranks add, pass on and disagree.
+// lanes.h, fold.h, nameless.h and waits.h without torch: forked ranks add, pass on and disagree;
+// false addresses are refused; whoever waits in vain gives up.
 //
 // Usage: lanes_alone RANKS. Prints what went wrong, and exits with 1 then.
 
@@ -75,8 +76,54 @@ bool play(Lanes& lanes, int rank, int ranks) {
   return ranks == 1 || wrong("nobody noticed another size", rank, 2);
 }
 
+// Memory is opened under its true address alone, and with the size that was agreed on.
+bool refuses_strangers() {
+  const size_t bytes = 4096;
+  Memory true_one(bytes);
+  Memory another(bytes);
+  Address moved = true_one.address;
+  moved.file = another.address.file;
+  Address abroad = true_one.address;
+  abroad.boot[0] = abroad.boot[0] == '0' ? '1' : '0';
+  Memory(bytes, true_one.address.text());
+  auto refused = [](size_t wanted, const std::string& address, const char* because) {
+    try {
+      Memory(wanted, address);
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what()).find(because) != std::string::npos;
+    }
+    return false;
+  };
+  return refused(bytes, moved.text(), "not the memory") &&
+         refused(bytes, abroad.text(), "several machines") &&
+         refused(bytes + 1, true_one.address.text(), "another size");
+}
+
+// In each of the three ways to wait.
+bool gives_up() {
+  for (const char* way : {"spin", "spin, sleep", BEST}) {
+    Counter counter;
+    auto began = Clock::now();
+    try {
+      counter.reach(1, patience_of(way), began + std::chrono::milliseconds(200));
+      return false;
+    } catch (const std::runtime_error&) {
+      if (Clock::now() - began < std::chrono::milliseconds(200)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 int main(int count, char** words) {
   int ranks = count > 1 ? std::atoi(words[1]) : 2;
+  alarm(10);  // ends a wait without end
+  if (!refuses_strangers() || !gives_up()) {
+    wrong("strangers come in, or a wait ends too early", 0, 0);
+    return 1;
+  }
+  alarm(0);
   Memory first(Lanes::bytes(ranks));
   for (int rank = 0; rank < ranks; rank++) {
     if (fork() == 0) {

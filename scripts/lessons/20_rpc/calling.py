@@ -17,6 +17,7 @@ from devices import here, report
 from workers import join
 
 visits = []  # of this rank: when each call of `nap` and `product` began and ended here
+shares = []  # of this rank: how many rows each call of `product` got
 
 
 def who() -> dict:
@@ -36,12 +37,17 @@ def nap(seconds: float) -> tuple[float, float]:
 
 def product(part: Tensor, vector: Tensor) -> Tensor:
     """Some rows of a matrix times a vector. It takes its time."""
+    shares.append(len(part))
     nap(0.3)
     return part @ vector
 
 
 def newest_visit() -> tuple[float, float] | None:
     return visits.pop() if visits else None
+
+
+def row_counts() -> list[int]:
+    return shares
 
 
 class Counter:
@@ -113,6 +119,7 @@ def main() -> None:
         told["own"] = own.tolist()
         told["right"] = (matrix @ vector).tolist()
         told["visits"] = [rpc.rpc_sync(worker, newest_visit) for worker in workers]
+        told["rows"] = [sum(rpc.rpc_sync(worker, row_counts)) for worker in workers]
     report("calling", place, **told)
     rpc.shutdown()  # waits for all ranks: nobody leaves while another may still call
 
