@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 # What each framework imports beside torch and what came with it.
@@ -72,6 +73,14 @@ def fetch(place: Path | None = None) -> list[str]:
             print(f"{name} cannot be had: its rows are from a kept run, not run here")
             missing.append(name)
     return missing
+
+
+def has(name: str) -> bool:
+    """Whether this Python would import a framework in the tested version, and not in another."""
+    try:
+        return f"{name}=={version(name)}" == PINS[name][0]
+    except PackageNotFoundError:
+        return False
 
 
 def before(target: Path) -> None:
