@@ -170,6 +170,7 @@ def test_the_imports_take_turns_and_a_missing_one_is_kept(monkeypatch) -> None:
 def test_a_package_that_cannot_be_had_is_said_in_a_sentence(tmp_path: Path) -> None:
     program = rooms.program("fetch")
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "COURSE_FRAMEWORKS": str(tmp_path)}
+    settings |= {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}  # as in a notebook
     done = subprocess.run(
         [sys.executable, program, tmp_path / "new"],
         env=os.environ | settings,
@@ -180,6 +181,7 @@ def test_a_package_that_cannot_be_had_is_said_in_a_sentence(tmp_path: Path) -> N
     assert done.returncode == 1
     for name in fetch.PINS:
         assert f"{name} cannot be had: its rows are from a kept run, not run here" in done.stdout
+        assert f"{name}: ERROR: " in done.stdout  # pip's own reason
     assert not list((tmp_path / "new").iterdir()), "nothing half installed"
 
 
