@@ -18,9 +18,10 @@ from ranks import launch
 
 import fetch
 import ground
+import importcost
 import rooms
 from devices import Place
-from fourways import WAYS
+from fourways import WAYS, kept_run
 from keptruns import KEPT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,9 +120,57 @@ def test_without_the_packages_kept_rows_are_marked_and_plain_ddp_runs(tmp_path: 
         assert not runs["lightning"]["same"] and not runs["zero1"]["same"]
 
 
+@pytest.mark.quick
+def test_without_a_package_exercise_2_is_judged_by_the_setting() -> None:
+    wrong = {"lightning": {"shuffle": False}, "deepspeed": {"gradient_clipping": 1.0}}
+    for way in ("lightning", "zero1", "zero2", "zero3"):
+        same = [kept_run(way, settings, 1)["same"] for settings in (OFF, {}, wrong)]
+        assert same == [True, False, False]
+        assert kept_run(way, OFF, 1)["kept"]
+        assert kept_run(way, OFF, 1)["first"][0] == 16
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("offset", "wanted"), [("", True), (".1", False)])
+def test_another_version_of_a_framework_does_not_pass_for_ours(
+    tmp_path: Path, monkeypatch, offset: str, wanted: bool
+) -> None:
+    for name, (pin, *_) in fetch.PINS.items():
+        number = pin.partition("==")[2] + offset
+        info = tmp_path / f"{name}-{number}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [fetch.has(name) for name in fetch.PINS] == [wanted] * 3
+
+
+@pytest.mark.quick
+def test_the_imports_take_turns_and_a_missing_one_is_kept(monkeypatch) -> None:
+    measured = []
+    reported = {}
+
+    def measure(package: str) -> dict:
+        measured.append(package)
+        return {"seconds": float(len(measured)), "modules": 1}
+
+    place = Place(0, 0, 1, torch.device("cpu"), "gloo")
+    monkeypatch.setattr(importcost, "here", lambda: place)
+    monkeypatch.setattr(importcost, "has", lambda package: package != "lightning")
+    monkeypatch.setattr(importcost, "measured", measure)
+    monkeypatch.setattr(importcost, "report", lambda *_, **numbers: reported.update(numbers))
+    monkeypatch.setattr(importcost.logging, "disable", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["importcost.py", "--rounds", "3"])
+    importcost.main()
+    assert measured == ["accelerate", "deepspeed", "deepspeed", "accelerate", *measured[:2]]
+    assert [each["seconds"] for each in reported["costs"]["deepspeed"]] == [2, 3, 6]
+    assert reported["costs"]["lightning"] == KEPT["imports"]["lightning"]
+    assert reported["kept"] == ["lightning"]
+
+
 def test_a_package_that_cannot_be_had_is_said_in_a_sentence(tmp_path: Path) -> None:
     program = rooms.program("fetch")
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "COURSE_FRAMEWORKS": str(tmp_path)}
+    settings |= {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}  # as in a notebook
     done = subprocess.run(
         [sys.executable, program, tmp_path / "new"],
         env=os.environ | settings,
@@ -132,6 +181,7 @@ def test_a_package_that_cannot_be_had_is_said_in_a_sentence(tmp_path: Path) -> N
     assert done.returncode == 1
     for name in fetch.PINS:
         assert f"{name} cannot be had: its rows are from a kept run, not run here" in done.stdout
+        assert f"{name}: ERROR: " in done.stdout  # pip's own reason
     assert not list((tmp_path / "new").iterdir()), "nothing half installed"
 
 

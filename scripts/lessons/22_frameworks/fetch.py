@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 # What each framework imports beside torch and what came with it.
@@ -32,6 +33,7 @@ PINS = {
 }
 PIP = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"]
 PIP += ["--no-deps"]  # nothing that is not in the list, above all no torch
+PIP += ["--no-color"]  # a notebook asks for colours, and its errors would not begin with ERROR
 BUILD = {"DS_BUILD_OPS": "0"}  # DeepSpeed is built here: compile none of its kernels
 
 
@@ -49,8 +51,9 @@ def install(name: str, target: Path) -> None:
     if done.returncode == 0 and not target.is_dir():  # another notebook may have been faster
         part.rename(target)
     elif done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        print(f"{name}: {(errors or ['pip failed'])[0][:100]}")
+        lines = done.stderr.splitlines()
+        errors = [line for line in lines if line.startswith("ERROR")]
+        print(f"{name}: {(errors or lines[-1:] or ['pip failed'])[0][:100]}")
     shutil.rmtree(part, ignore_errors=True)
 
 
@@ -72,6 +75,14 @@ def fetch(place: Path | None = None) -> list[str]:
             print(f"{name} cannot be had: its rows are from a kept run, not run here")
             missing.append(name)
     return missing
+
+
+def has(name: str) -> bool:
+    """Whether this Python would import a framework in the tested version, and not in another."""
+    try:
+        return f"{name}=={version(name)}" == PINS[name][0]
+    except PackageNotFoundError:
+        return False
 
 
 def before(target: Path) -> None:

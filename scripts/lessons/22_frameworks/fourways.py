@@ -13,7 +13,6 @@ import warnings
 from argparse import ArgumentParser
 from contextlib import nullcontext
 from datetime import timedelta
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -25,6 +24,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report
+from fetch import has
 from ground import Witness
 from keptruns import KEPT
 
@@ -83,6 +83,14 @@ def run(way: str, more: dict, place: Place) -> tuple[dict, Tensor, Tensor]:
     return kept, weights, change
 
 
+def kept_run(way: str, more: dict, rank: int) -> dict:
+    """In place of a way that cannot run here: the kept run with these settings, or the defaults."""
+    package = WAYS[way][0]
+    same = more.get(package) == KEPT["switches"].get(package)
+    kept = KEPT["switched" if same else "defaults"][way]
+    return kept | {"first": kept["first"][rank], "kept": True}
+
+
 @record
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
@@ -100,7 +108,7 @@ def main() -> None:
     runs = {}
     tensors = {}  # way → weights, and the first change
     times = {way: [] for way in args.ways}
-    order = [way for way in args.ways if find_spec(WAYS[way][0])]
+    order = [way for way in args.ways if way == "plain" or has(WAYS[way][0])]
     for _ in range(args.rounds):
         for way in order:
             try:
@@ -116,11 +124,7 @@ def main() -> None:
             same = torch.equal(tensors[way][0], tensors["plain"][0])
             runs[way] |= {"same": same, "gap": gap, "microseconds": times[way]}
         elif way not in runs:
-            package = WAYS[way][0]
-            same = more.get(package) == KEPT["switches"].get(package)
-            settings = "switched" if same else "defaults"
-            kept = KEPT[settings][way]
-            runs[way] = kept | {"first": kept["first"][place.rank], "kept": True}
+            runs[way] = kept_run(way, more, place.rank)
         if place.rank == 0:
             mark = ", kept, not run here" if "kept" in runs[way] else ""
             print(f"{way:10} {runs[way]['steps']} steps{mark}")

@@ -19,6 +19,9 @@ BATCH = 16  # rows of one rank in one step
 STEPS = 40
 RANKS = 2
 FEATURES = 64
+# What DDP can be told that would make a step longer or shorter.
+TOLD = ["broadcast_buffers", "bucket_bytes_cap", "find_unused_parameters"]
+TOLD += ["gradient_as_bucket_view", "static_graph"]
 
 
 def rows() -> TensorDataset:
@@ -51,9 +54,8 @@ class Witness:
         if len(self.weights) < 2:
             self.weights.append(parameters_to_vector(network.parameters()).detach().clone())
         wrapper = DistributedDataParallel._get_active_ddp_module()
-        for name in ("bucket_bytes_cap", "gradient_as_bucket_view", "find_unused_parameters"):
-            if wrapper:
-                self.ddp[name] = getattr(wrapper, name)
+        if wrapper:
+            self.ddp = {name: getattr(wrapper, name) for name in TOLD}
 
 
 def network(witness: Witness) -> nn.Sequential:

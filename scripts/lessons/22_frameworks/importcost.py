@@ -1,6 +1,7 @@
 """Seconds of the processor and modules that an import adds to a Python that has torch already.
 
 Each import happens in a child of its own, forked from this process: so torch is imported once.
+The packages take turns, and every other round goes backwards.
 
 Run:  python importcost.py
 """
@@ -13,11 +14,11 @@ import time
 import warnings
 from argparse import ArgumentParser
 from importlib import import_module
-from importlib.util import find_spec
 
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
+from fetch import has
 from keptruns import KEPT
 
 PACKAGES = ["accelerate", "lightning", "deepspeed"]
@@ -44,22 +45,24 @@ def measured(package: str) -> dict[str, float]:
 @record
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     place = here()
     logging.disable(logging.WARNING)
     # From Python 3.12 on: a word about forks of a process that has threads. These children end.
     warnings.filterwarnings("ignore", message="This process")
 
-    costs = {package: [] for package in PACKAGES if find_spec(package)}
-    for _ in range(args.rounds):  # in turns
-        for package in costs:
+    costs = {package: [] for package in PACKAGES}
+    order = [package for package in PACKAGES if has(package)]
+    kept = [package for package in PACKAGES if package not in order]
+    for _ in range(args.rounds):
+        for package in order:
             costs[package].append(measured(package))
-    for package in PACKAGES:
-        if package not in costs:
-            costs[package] = KEPT["imports"][package]
-            print(f"{package}: kept, not run here")
-    report("importcost", place, costs=costs, torch_modules=len(sys.modules))
+        order.reverse()  # so that none always comes first
+    for package in kept:
+        costs[package] = KEPT["imports"][package]
+        print(f"{package}: kept, not run here")
+    report("importcost", place, costs=costs, kept=kept, torch_modules=len(sys.modules))
 
 
 if __name__ == "__main__":

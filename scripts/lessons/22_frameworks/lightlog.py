@@ -8,7 +8,6 @@ Run:  python lightlog.py
 
 import os
 import warnings
-from importlib.util import find_spec
 
 import torch
 import torch.distributed as dist
@@ -18,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from devices import Place, here, report
+from fetch import has
 from keptruns import KEPT
 
 warnings.filterwarnings("ignore", message=".*LeafSpec")  # Lightning 2.6 under torch 2.15
@@ -89,7 +89,7 @@ def refusals() -> list[str]:
 def main() -> None:
     place = here()
     torch.set_num_threads(1)
-    if find_spec("lightning"):
+    if has("lightning"):
         refused = refusals()
         logged = fit(place)
         dist.destroy_process_group()
