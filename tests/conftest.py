@@ -17,22 +17,26 @@ SCRIPTS = TESTS.parent / "scripts"
 # pytest's own `pythonpath` in pyproject.toml, which would have to name each room.
 sys.path[:0] = [str(room) for room in sorted((SCRIPTS / "lessons").iterdir())]
 
+ANSWERS = "tests/lessons/test_answers.py"
 LAUNCHING = ("tests/campaigns/", "tests/lessons/")
 
 
-class Halves(LoadScopeScheduling):
+class Shares(LoadScopeScheduling):
     """For the two workers of `make test`: one launches ranks nearly all the time.
 
-    The other one has what is mostly a single process. Each half shares its fixtures, such as the
-    site.
+    The other one judges answers, which launches some, and then has what is mostly a single process.
+    Each share has its fixtures, such as the site, for itself, and is given out in this order.
     """
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(ANSWERS):
+            return "answers"
         return "launching" if nodeid.startswith(LAUNCHING) else "single"
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Halves:
-    return Halves(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares:
+    config.option.loadscopereorder = False  # in the order of collection, not by number of tests
+    return Shares(config, log)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
