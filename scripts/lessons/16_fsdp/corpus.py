@@ -6,6 +6,7 @@ Each pair has the name and the description of a function as its source, and the 
 docstring as its target.
 """
 
+import os
 import random
 import re
 import sysconfig
@@ -29,11 +30,18 @@ def words(text: str) -> list[str]:
     return re.findall(r"[a-z]+", text.lower())
 
 
+def files(root: Path) -> list[Path]:
+    """All Python files below a folder. Skipped folders are not entered: they can be very large."""
+    found = []
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if name not in SKIPPED]
+        found += [Path(folder, name) for name in names if name.endswith(".py")]
+    return sorted(found)
+
+
 def docstrings(root: Path) -> Iterator[tuple[str, str]]:
     """(name and description, first line) of each function below a folder."""
-    for path in sorted(root.rglob("*.py")):
-        if SKIPPED.intersection(path.relative_to(root).parts):
-            continue
+    for path in files(root):
         for name, text in FUNCTION.findall(path.read_text(encoding="utf8", errors="ignore")):
             first, _, rest = dedent("    " + text).strip().partition("\n")
             rest = " ".join(rest.split())

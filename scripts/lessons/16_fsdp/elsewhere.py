@@ -66,6 +66,7 @@ def main() -> None:
         shutil.rmtree(FOLDER, ignore_errors=True)
     writers = min(2, place.world_size)
     group = dist.new_group(list(range(writers)))
+    later, later_optimizer = sharded(place, place.world_size)  # for those who go on
     shapes = {}
     ends = {}  # all parameters after ten steps, by the number of ranks that took the last five
     if place.rank < writers:
@@ -77,11 +78,10 @@ def main() -> None:
         shapes[writers] = list(model.head.weight.to_local().shape)
     dist.barrier()
 
-    model, optimizer = sharded(place, place.world_size)
-    load(model, optimizer)
-    train(model, optimizer, place, place.world_size)
-    ends[place.world_size] = whole(model)
-    shapes[place.world_size] = list(model.head.weight.to_local().shape)
+    load(later, later_optimizer)
+    train(later, later_optimizer, place, place.world_size)
+    ends[place.world_size] = whole(later)
+    shapes[place.world_size] = list(later.head.weight.to_local().shape)
     dist.barrier()
 
     if place.rank == 0:

@@ -42,19 +42,21 @@ def numbered(texts: list[str], tokenizer, length: int) -> Tensor:
     return tokenizer(texts, return_tensors="pt", **options).input_ids
 
 
-def tokenize(data: dict, tokenizer, begin: int) -> dict:
-    """The same pairs, in this tokenizer's numbers; T5 begins a target with its `begin`."""
+def tokenize(data: dict, tokenizer, config) -> dict:
+    """The same pairs, in this tokenizer's numbers; T5 begins a target with a number of its own."""
+    begin = config.decoder_start_token_id
     prompts = [f"summarize: {source}" for source, _ in data["texts"]]
     target = numbered([target for _, target in data["texts"]], tokenizer, TARGET - 1)
     first = torch.full((len(target), 1), begin)
-    special = tokenizer.all_special_ids
+    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    unused = config.vocab_size - len(pieces)  # t5-small has 28 rows that stand for nothing
     return {
         "source": numbered(prompts, tokenizer, SOURCE),
         "target": torch.cat([first, target], dim=1),
-        "vocabulary": tokenizer.convert_ids_to_tokens(range(len(tokenizer))),
+        "vocabulary": pieces + ["<unused>"] * unused,
         "begin": begin,
         "end": tokenizer.eos_token_id,
-        "special": special,
+        "special": tokenizer.all_special_ids,
     }
 
 
@@ -66,6 +68,6 @@ def load(name: str, data: dict) -> tuple[Pretrained, dict]:
         raise RuntimeError(
             "--model needs the package transformers: pip install transformers"
         ) from error
-    t5 = T5ForConditionalGeneration.from_pretrained(name)
+    t5 = T5ForConditionalGeneration.from_pretrained(name)  # in eval mode, so without dropout
     tokenizer = AutoTokenizer.from_pretrained(name)
-    return Pretrained(t5), tokenize(data, tokenizer, t5.config.decoder_start_token_id)
+    return Pretrained(t5), tokenize(data, tokenizer, t5.config)

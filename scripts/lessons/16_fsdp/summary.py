@@ -25,6 +25,7 @@ from pretrained import load
 BATCH = 48  # pairs of each rank
 SCORED = 128  # of the pairs that are held out: for these the model writes the first line
 LR = 2e-3
+LR_PRETRAINED = 3e-4  # a T5 has learnt already: larger steps would undo that
 
 
 def ready(place: Place, name: str) -> tuple[nn.Module, dict]:
@@ -47,6 +48,13 @@ def validate(model: nn.Module, source: Tensor, target: Tensor) -> dict[str, floa
     """Loss on pairs that are held out, with their own source and with that of the pair before."""
     other = source.roll(1, 0)
     return {"own": model(source, target).item(), "other": model(other, target).item()}
+
+
+def mean_of_ranks(losses: dict[str, float], place: Place) -> dict[str, float]:
+    """Each rank has validated on its own share, all of one size: the mean, on every rank."""
+    values = torch.tensor(list(losses.values()), device=place.device)
+    dist.all_reduce(values)
+    return dict(zip(losses, (values / place.world_size).tolist(), strict=True))
 
 
 @torch.no_grad()
@@ -87,37 +95,40 @@ def main() -> None:
     model, data = ready(place, args.model)
     source = data["source"].to(place.device)
     target = data["target"].to(place.device)
-    held_source, held_target = source[:HELD_OUT], target[:HELD_OUT]
+    share = slice(place.rank, HELD_OUT, place.world_size)  # of what is held out, for this rank
+    held_source = source[share]
+    held_target = target[share]
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.05)
+    lr = LR_PRETRAINED if args.model else LR
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05)
     torch.manual_seed(100 + place.rank)  # each rank draws its own pairs
     curve = {}
     for step in range(args.steps + 1):
         if step % args.every == 0 or step == args.steps:
-            curve[step] = validate(model, held_source, held_target)
+            curve[step] = mean_of_ranks(validate(model, held_source, held_target), place)
             if place.rank == 0 and step % (4 * args.every) == 0:
                 losses = "{own:.2f}, with another's source {other:.2f}".format(**curve[step])
                 print(f"step {step}: validation loss {losses}")
         if step == args.steps:
             break
-        optimizer.param_groups[0]["lr"] = LR * min(1, (step + 1) / 50)
+        optimizer.param_groups[0]["lr"] = lr * min(1, (step + 1) / 50)
         rows = torch.randint(HELD_OUT, len(source), (BATCH,)).to(place.device)
         optimizer.zero_grad()
         model(source[rows], target[rows]).backward()
         clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    share = slice(place.rank, SCORED, place.world_size)  # of these pairs, for each rank
-    written = write(model, held_source[share], data["begin"], held_target.shape[1])
+    scored = SCORED // place.world_size  # by each rank
+    written = write(model, held_source[:scored], data["begin"], held_target.shape[1])
     texts = [text(row, data) for row in written]
-    truths = [text(row, data) for row in held_target[share]]
-    leads = [text(row, data)[:8] for row in held_source[share]]
+    truths = [text(row, data) for row in held_target[:scored]]
+    leads = [text(row, data)[:8] for row in held_source[:scored]]
     scores = {}
     for name, rows in {"model": texts, "first words of the source": leads}.items():
         total = sum(f1(*each) for each in zip(rows, truths, strict=True))
         total = torch.tensor(total, device=place.device)
         dist.all_reduce(total)
-        scores[name] = total.item() / SCORED
+        scores[name] = total.item() / (scored * place.world_size)
     examples = []
     for each in range(4):
         named = [texts[each], truths[each]]
