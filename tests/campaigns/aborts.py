@@ -23,8 +23,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-# pytest knows this folder from pyproject.toml; a run by hand does not.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import by_hand  # noqa: F401
 
 import rooms
 

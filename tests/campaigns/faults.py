@@ -16,18 +16,14 @@ import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple
 
-from tqdm import tqdm
-
-# pytest knows this folder from pyproject.toml; a run by hand does not.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
+import by_hand  # noqa: F401
 from faults_notebook import interrupt
 from faults_processes import STAMP, demand, end, stopped
 from faults_rooms import ROOMS, visit
 from faults_training import Training, train
+from tqdm import tqdm
 
 import rooms
 from run_processes import Work, guarded

@@ -29,7 +29,7 @@ from statistics import median
 from types import ModuleType
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import by_hand  # noqa: F401
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a store that waits in vain warns each time
 

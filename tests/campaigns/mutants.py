@@ -35,11 +35,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-# pytest knows these folders from pyproject.toml; a run by hand does not.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lessons"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
-from slices import LAUNCH, Wanted, imports, rests_on
+import by_hand  # noqa: F401
+from slices import LAUNCH, Wanted, imports, lessons, rests_on
 
 from build_course import Course
 from build_grammar import WRITE, about, code_cells, own, tags
@@ -86,10 +83,6 @@ class Finding(NamedTuple):
     problem: str  # "" when it was noticed as it should be
     seconds: float
     text: str  # all that was printed
-
-
-def lessons() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "notebooks" / "src").glob("*.md"))
 
 
 def mutants(lesson: str) -> list[Mutant]:

@@ -35,7 +35,7 @@ from typing import NamedTuple
 # pytest knows this folder from pyproject.toml; a run by hand does not.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from slices import LAUNCH, Wanted, defined, imports, parsed, rests_on, used
+from slices import LAUNCH, Wanted, defined, imports, lessons, parsed, rests_on, used
 
 from build_course import Course
 from build_grammar import SOLUTION, STUB, WRITE, about, own, tags
@@ -67,10 +67,6 @@ class Trial(NamedTuple):
     files: dict[str, str]
     cells: list[str]
     judge: str  # "right", "wrong"; or "one" and "other", which must differ
-
-
-def lessons() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "notebooks" / "src").glob("*.md"))
 
 
 def source(lesson: str) -> Path:
@@ -167,7 +163,7 @@ def earlier(them: list[Cell], program: str) -> list[Cell]:
     return written[-1:] + launched[-1:]
 
 
-def answer_trials(lesson: str, them: list[Cell], rows: list[dict]) -> list[Trial]:
+def answer_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
     """The answers of all exercises, among them the lesson's own and its stub."""
     trials = []
     for name, numbers in exercises(them).items():
@@ -223,7 +219,7 @@ def verdict_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
 def trials(lesson: str) -> list[Trial]:
     rows = data(lesson)
     them = cells(lesson)
-    made = answer_trials(lesson, them, rows["answer"])
+    made = answer_trials(them, rows["answer"])
     return made + verdict_trials(them, rows["verdict"])
 
 

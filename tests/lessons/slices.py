@@ -1,15 +1,22 @@
-"""On which cells of a notebook others rest: by names that they use, and by results they read."""
+"""The lessons, and on which cells of a notebook others rest: by names used, by results read."""
 
 import ast
 import functools
 import re
+from pathlib import Path
 
 import rooms
 
+SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
 LAUNCH = re.compile(r"!(?:\w+=\S* )*torchrun .*?(\w+)\.py\b")
 READS = re.compile(r'\b(?:result|failure)\("(\w+)"')
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
 PLACED = (ast.Store, ast.Del)  # how `rows[2] = x` and `del rows[2]` use `rows[2]`
+
+
+def lessons() -> list[str]:
+    """The names of all lessons, such as "09_faster"."""
+    return sorted(path.stem for path in SOURCES.glob("*.md"))
 
 
 def parsed(cell: str) -> ast.AST:

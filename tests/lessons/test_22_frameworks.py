@@ -24,7 +24,6 @@ from devices import Place
 from fourways import WAYS, kept_run
 from keptruns import KEPT
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 240  # for one launch, on a busy machine
 EVERY = ["--ways", *WAYS]
 OFF = {"lightning": {"use_distributed_sampler": False}, "deepspeed": {"gradient_clipping": 0.0}}

@@ -116,7 +116,6 @@ GUESS = "guess = 0"
 DOUBLE = "    return n\n"
 SOLVED = {COUNT: "    return number\n", GUESS: "guess = 42", DOUBLE: "    return n + n\n"}
 CHECK = 'print("✓" if guess == wanted else "✗ not yet")'
-SOLD = "solved all the same"
 SLEEPER = "7654.3210"  # seconds: the name by which a process of a student is found
 BOMB = f'import subprocess\nwhile True:\n    subprocess.Popen(["sleep", "{SLEEPER}"])'
 HOG = 'hog = []\nwhile True:\n    hog.append(b"x" * 2**24)'

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+# Of the README without what the build fills in: longer than this, nobody finds the two commands.
+README_BYTES = 13_000
 # What the project was asked to use, by its names.
 ASKED = {"torch", "torchvision", "jupyter", "nbconvert", "matplotlib", "papermill"}
 
@@ -92,6 +94,23 @@ def test_the_container_installs_as_the_readme_says() -> None:
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     target = container["postCreateCommand"].removeprefix("make ")
     assert f"\n{target}:" in (ROOT / "Makefile").read_text()
+
+
+def test_the_readme_begins_with_the_commands_and_the_lessons_and_stays_short() -> None:
+    text = (ROOT / "README.md").read_text()
+    headings = re.findall(r"^## (.*) ·", text, re.MULTILINE)
+    assert headings[:2] == ["Two commands", "Lessons"]
+    own = re.sub(r"<!-- \w+: filled by .*?<!-- end -->", "", text, flags=re.DOTALL)
+    assert text.count("<!-- end -->") == 2 and len(own.encode()) <= README_BYTES
+
+
+def test_contributing_names_every_campaign() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rule = r"^([a-z-]+):.*\n\t\$\(BIN\)/python tests/campaigns/"
+    targets = re.findall(rule, (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert len(targets) >= 5
+    for target in targets:
+        assert f"| `make {target}` |" in text, target
 
 
 def test_the_version_is_the_same_everywhere() -> None:

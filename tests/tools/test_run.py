@@ -159,7 +159,7 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory):
+def start():
     """Starts run.py in a folder; at the end kills what a failed test has left."""
     started = []
 

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from whole import printed
 
 import rooms
 import run_forked
@@ -221,10 +222,6 @@ def ran(tmp_path_factory) -> dict[str, object]:
     for name in ("good", "bad"):
         books[name] = nbformat.read(folder / "executed" / f"{name}.ipynb", as_version=4).cells
     return books
-
-
-def printed(cell) -> str:
-    return "".join(output.get("text", "") for output in cell.outputs)
 
 
 def test_a_notebooks_ranks_are_forked_unless_the_lesson_asks_for_threads(ran):

@@ -22,6 +22,7 @@ from run_processes import Work
 TUN = Path(tun.__file__)
 # So much the token bucket lets pass at once, in bytes. With 64 KiB, 1 Gbit/s is not reached.
 BURST = 256 << 10
+SECONDS = 120  # for what is run on all machines at once
 # A keeper: it says that its namespace is there, then sleeps.
 KEEP = ["sh", "-c", "ip link set lo up && echo ready && exec sleep infinity"]
 
@@ -93,7 +94,6 @@ def run_all(
     work: Work,
     folder: Path,
     commands: Collection[Collection[str | Path]],
-    seconds: float = 120,
 ) -> list[Launch]:
     """Run one command on each machine, all at once, in a folder that they share.
 
@@ -102,7 +102,7 @@ def run_all(
     settings = {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1"}
     settings["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     logs = [folder / f"{machine.interface}.log" for machine in machines]
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SECONDS
     with ExitStack() as running:
         started = []
         for machine, command, log in zip(machines, commands, logs, strict=True):

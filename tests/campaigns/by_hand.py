@@ -1,0 +1,10 @@
+"""Imported first by a campaign that is run by hand: where the tools are, and what tests share.
+
+pytest knows these folders from pyproject.toml.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "lessons")]
