@@ -48,11 +48,13 @@ def glossary(path: Path) -> dict[str, dict[str, Term]]:
     """The terms in each language, in small letters."""
     terms: dict[str, dict[str, Term]] = {ENGLISH: {}, CHINESE: {}}
     rows = [row.groups() for row in ROW.finditer(path.read_text())]
-    for first, second, third in rows:
+    lines = [number for number, row in enumerate(rows) if row[0].startswith("---")]
+    headings = {number - 1 for number in lines}
+    for number, (first, second, third) in enumerate(rows):
         says_english, _, says_chinese = third.partition(BETWEEN)
         term = Term(place(first), {ENGLISH: says_english, CHINESE: says_chinese})
-        if not says_chinese:
-            continue  # the heading, or the line below it
+        if not says_chinese or number in headings:
+            continue
         for word in english(first):
             terms[ENGLISH].setdefault(word.lower(), term)
         for word in chinese(second):
