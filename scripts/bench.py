@@ -108,9 +108,11 @@ def known_equal(args: argparse.Namespace, work: Work) -> int:
     """
     parts = [PARTS[name](work.folder) for name in chosen(args) if name in PARTS]
     parts = [part for part in parts if part.equal[0]][: args.aa]
+    if not parts:
+        raise Failed(f"--aa: no known-equal pair in {', '.join(args.parts)}: name other parts")
     wrong = 0
     measured = 0
-    for number, part in enumerate(tqdm(parts, disable=None)):
+    for number, part in enumerate(tqdm(parts)):
         # 100 pairs of 15 parts: ten parts have 7 of them, and five 6.
         share = args.aa // len(parts) + (number < args.aa % len(parts))
         rounds = Rounds(part.only_pairs(share), args.rounds)
@@ -144,7 +146,11 @@ def main() -> int:
     with guarded("COURSE_BENCH", "course-bench-") as work:
         os.environ |= work.environment() | {"TMPDIR": str(work.folder)}
         if args.aa:
-            return 1 if known_equal(args, work) > args.aa / 10 else 0
+            try:
+                return 1 if known_equal(args, work) > args.aa / 10 else 0
+            except Failed as failure:
+                print(f"bench: {failure}", file=sys.stderr)
+                return 1
         print(plan(chosen(args), work.folder))
         rows, failed = measure_all(args, work)
     where = machine()

@@ -86,10 +86,13 @@ class Rounds:
         return interval(self.ratios(ratio))
 
     def differed(self, ratio: Ratio) -> bool:
-        """Whether a known-equal pair seemed to differ at any look: a part may end at each."""
+        """Whether a known-equal pair seemed to differ at any look, or when the minutes were over.
+
+        A part may end at each of them, with what its rounds say by then.
+        """
         ratios = self.ratios(ratio)
-        past = [look for look in looks(self.batch) if look <= self.number]
-        return any(differs(interval(ratios[:look])) for look in past)
+        ends = {look for look in looks(self.batch) if look < self.number} | {self.number}
+        return any(differs(interval(ratios[:end])) for end in ends)
 
     def decided(self) -> bool:
         """Whether each aim has a verdict."""

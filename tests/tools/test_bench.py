@@ -164,6 +164,12 @@ def test_real_known_equal_pairs_are_shared_out_among_the_parts(
     assert "2 of 5 pairs differ" in capsys.readouterr().out
 
 
+def test_pairs_of_a_part_without_any_are_no_success(tmp_path) -> None:
+    args = Namespace(parts=["site"], aa=5, rounds=20, **NO_OPTION)
+    with pytest.raises(bench.Failed, match="no known-equal pair in site"):
+        bench.known_equal(args, Work("COURSE_BENCH", "a test", tmp_path))
+
+
 def test_copies_of_a_way_are_measured_and_nothing_else(tmp_path) -> None:
     part = bench_parts.PARTS["buckets"](tmp_path).only_pairs(2)
     measured = part.run(8, 0)["seconds"]

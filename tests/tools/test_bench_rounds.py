@@ -207,6 +207,13 @@ def test_a_pair_that_differed_at_one_look_has_differed() -> None:
     assert not rounds.differed(pair)
 
 
+def test_a_pair_that_differs_when_the_minutes_are_over_has_differed() -> None:
+    """They were over after 60 rounds, between two looks; the first two looks saw nothing."""
+    rounds = Rounds(fixed(1, ours=1.0, theirs=2.0, again=2.0)[0])
+    rounds.seconds = {"0": [0.9, 1.1] * 15 + [1.1] * 30, "1": [1.0] * 60}
+    assert rounds.differed(Ratio("pair", "0", "1", aim="= 1"))
+
+
 def test_a_known_equal_pair_that_differs_is_told_and_doubles_the_rounds() -> None:
     part, launched = fixed(1, ours=1.0, theirs=2.0, again=2.1)
     told: list[str] = []
