@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import sys
-from itertools import cycle, islice
 from pathlib import Path
 
 from tqdm import tqdm
@@ -24,10 +23,10 @@ from tqdm import tqdm
 from bench_long import LONG
 from bench_machine import file_name, machine
 from bench_parts import PARTS
-from bench_rounds import Part, Rounds, measure, until_decided
+from bench_rounds import Rounds, measure, until_decided
 from bench_start import BUILD, ROOT, Failed
 from bench_table import draw, table
-from bench_verdicts import FIRST, differs
+from bench_verdicts import FIRST
 from run_processes import Work, guarded
 
 UNKNOWN = {"frameworks": "minutes", "accuracy": "half an hour", "course": "an hour"}
@@ -103,19 +102,27 @@ def measure_all(args: argparse.Namespace, work: Work) -> tuple[list[dict], list[
 
 
 def known_equal(args: argparse.Namespace, work: Work) -> int:
-    """Measure `args.aa` known-equal pairs, the parts in turns; how many of them differ."""
+    """Measure `args.aa` known-equal pairs, as many in each part; how many of them differ.
+
+    A part's pairs are measured beside each other, within the minutes that it has in the bench.
+    """
     parts = [PARTS[name](work.folder) for name in chosen(args) if name in PARTS]
-    pairs = [part for part in parts if part.equal[0]]
+    parts = [part for part in parts if part.equal[0]][: args.aa]
     wrong = 0
-    for number, part in enumerate(tqdm(islice(cycle(pairs), args.aa), total=args.aa), 1):
-        alone = Part(part.name, part.minutes, part.run, [part.known_equal()], part.equal)
-        rounds = Rounds(alone, args.rounds)
+    measured = 0
+    for number, part in enumerate(tqdm(parts, disable=None)):
+        # 100 pairs of 15 parts: ten parts have 7 of them, and five 6.
+        share = args.aa // len(parts) + (number < args.aa % len(parts))
+        rounds = Rounds(part.only_pairs(share), args.rounds)
         until_decided(rounds)
-        bounds = rounds.bounds(part.known_equal())
-        wrong += differs(bounds)
-        low, high = bounds or (0, float("inf"))
-        said = f"{part.name}: {low:.3f} – {high:.3f} after {rounds.number} rounds"
-        tqdm.write(f"{said}; {wrong} of {number} pairs differ")
+        for pair in rounds.part.ratios:
+            differed = rounds.differed(pair)
+            wrong += differed
+            low, high = rounds.bounds(pair) or (0, float("inf"))
+            said = f"{low:.3f} – {high:.3f}{', differs' if differed else ''}"
+            tqdm.write(f"{part.name}, {pair.name}: {said} after {rounds.number} rounds")
+        measured += share
+        tqdm.write(f"{wrong} of {measured} pairs differ")
     return wrong
 
 

@@ -12,7 +12,7 @@ import backend_build
 from bench_machine import bf16_units
 from bench_rounds import Part, Ratio
 from bench_start import BUILD, SCRIPTS, launch_own, lessons, start
-from bench_turns import turns
+from bench_turns import copies, turns
 from run_forked import fork, plain
 
 WAYS = SCRIPTS / "bench_ways.py"
@@ -27,16 +27,26 @@ def library() -> str:
 
 
 def ways(
-    work: Path, ranks: int, kind: str, argument: object, rounds: int, seed: int, **environment: str
+    work: Path,
+    ranks: int,
+    kind: str,
+    argument: object,
+    rounds: int,
+    seed: int,
+    copied: tuple[str, int] = ("", 0),
+    **environment: str,
 ) -> dict:
-    """So many rounds of one kind in new processes."""
+    """So many rounds of one kind in new processes; or of `copied`: a way, and how many times."""
     options = [kind, argument, "--rounds", rounds, "--seed", seed]
+    way, number = copied
+    if number:
+        options += ["--way", way, "--copies", number]
     return launch_own(work, ranks, WAYS, *options, beside=library(), **environment)
 
 
 def kind(
     work: Path, ranks: int, name: str, argument: object = "", **environment: str
-) -> Callable[[int, int], dict]:
+) -> Callable[..., dict]:
     return partial(ways, work, ranks, name, argument, **environment)
 
 
@@ -147,7 +157,7 @@ def sharded(work: Path) -> Part:
 def launches(work: Path) -> Part:
     """Two ranks that only say who they are: what a launch takes before its program begins."""
 
-    def run(rounds: int, seed: int) -> dict:
+    def run(rounds: int, seed: int, copied: tuple[str, int] = ("", 0)) -> dict:
         folder = work / "launches"
         if not folder.exists():
             lessons(folder)
@@ -155,6 +165,9 @@ def launches(work: Path) -> Part:
         launch = partial(start, folder, *torchrun)
         forked = partial(launch, **fork(folder))
         kinds = {"plain": partial(launch, **plain()), "forked": forked, "forked again": forked}
+        way, number = copied
+        if number:
+            kinds = copies(kinds[way], number)
         return {"seconds": turns(kinds, rounds, seed, settle=1 if seed == 0 else 0)}
 
     ratios = [

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 from bench_turns import Seconds
@@ -30,7 +31,8 @@ class Part:
 
     name: str
     minutes: float  # at most, unless the known-equal pair differs
-    run: Callable[[int, int], dict]  # rounds, seed → {"seconds": Seconds, "bytes": {way: number}}
+    # rounds, seed → {"seconds": Seconds, "bytes": {way: number}}; copied=(way, number): only these
+    run: Callable[..., dict]
     ratios: list[Ratio]
     equal: tuple[str, str] = ("", "")  # two ways that do the same
 
@@ -38,6 +40,14 @@ class Part:
         """The row of the two ways that do the same."""
         again, way = self.equal
         return Ratio(f"known equal, {self.name}: {way} twice", again, way, aim=EQUAL)
+
+    def only_pairs(self, number: int) -> "Part":
+        """So many known-equal pairs side by side: copies of one way, each of them in one pair."""
+        run = partial(self.run, copied=(self.equal[1], 2 * number))
+        pairs = []
+        for pair in range(number):
+            pairs.append(Ratio(f"pair {pair}", str(2 * pair), str(2 * pair + 1), aim=EQUAL))
+        return Part(self.name, self.minutes, run, pairs)
 
 
 @dataclass
@@ -74,6 +84,12 @@ class Rounds:
 
     def bounds(self, ratio: Ratio) -> Interval | None:
         return interval(self.ratios(ratio))
+
+    def differed(self, ratio: Ratio) -> bool:
+        """Whether a known-equal pair seemed to differ at any look: a part may end at each."""
+        ratios = self.ratios(ratio)
+        past = [look for look in looks(self.batch) if look <= self.number]
+        return any(differs(interval(ratios[:look])) for look in past)
 
     def decided(self) -> bool:
         """Whether each aim has a verdict."""

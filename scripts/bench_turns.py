@@ -44,3 +44,8 @@ def made(makers: dict[str, Callable[[], Callable]], seed: int) -> dict[str, Call
     names = list(makers)
     random.Random(seed).shuffle(names)
     return {name: makers[name]() for name in names}
+
+
+def copies(way: Callable, number: int) -> dict[str, Callable]:
+    """One way, or its maker, so many times, named 0, 1, …: any two of them are equal."""
+    return {str(copy): way for copy in range(number)}

@@ -29,7 +29,7 @@ from bench_compiled import compiled, first_step
 from bench_fed import loader, workers
 from bench_sharded import fsdp
 from bench_training import NETWORKS, Training, tuned, unwrapped
-from bench_turns import Seconds, made, turns
+from bench_turns import Seconds, copies, made, turns
 from devices import here
 from dtypes import units
 from hooks import Overlapping
@@ -219,11 +219,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--settle", type=int, default=2, help="rounds that do not count")
     parser.add_argument("--seed", type=int, default=0, help="of the order in each round")
+    parser.add_argument("--copies", type=int, default=0, help="of --way, and no other way")
+    parser.add_argument("--way", help="what --copies makes so many times: 0, 1, …")
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     group = own_group()
-    ways = made(KINDS[args.kind](args.argument, group), args.seed)
+    makers = KINDS[args.kind](args.argument, group)
+    if args.copies:
+        makers = copies(makers[args.way], args.copies)
+    ways = made(makers, args.seed)
     # For short messages the barrier of our own backend: ranks leave it at almost the same moment.
     meet = partial(dist.barrier, group=group if args.kind == "messages" else None)
     seconds = slowest(turns(ways, args.rounds, args.seed, args.settle, meet))

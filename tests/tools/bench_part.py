@@ -4,11 +4,18 @@ from bench_rounds import Part, Ratio
 
 
 def fixed(minutes: float, **ways: float) -> tuple[Part, list[int]]:
-    """A part whose ways always take these seconds, and the rounds of its launches."""
+    """A part whose ways always take these seconds, and the rounds of its launches.
+
+    Its copies of one way are as unequal as "again" and "theirs" are.
+    """
     launched: list[int] = []
 
-    def run(rounds: int, _: int) -> dict:
+    def run(rounds: int, _: int, copied: tuple[str, int] = ("", 0)) -> dict:
         launched.append(rounds)
+        way, number = copied
+        if number:
+            pair = [ways["again"], ways[way]]
+            return {"seconds": {str(copy): [pair[copy % 2]] * rounds for copy in range(number)}}
         seconds = {way: [taken] * rounds for way, taken in ways.items()}
         return {"seconds": seconds, "bytes": {"ours": 3, "theirs": 2}}
 

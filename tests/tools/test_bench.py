@@ -150,15 +150,25 @@ def test_long_parts_are_measured_when_they_are_asked_for(options, added) -> None
     assert bench.chosen(Namespace(parts=["course"], **NO_OPTION)) == ["course"]
 
 
-def test_real_known_equal_pairs_are_taken_in_turns_and_counted(tmp_path, monkeypatch) -> None:
+def test_real_known_equal_pairs_are_shared_out_among_the_parts(
+    tmp_path, monkeypatch, capsys
+) -> None:
     equal, equal_launches = fixed(1, ours=1.0, theirs=2.0, again=2.0)
     other, other_launches = fixed(1, ours=1.0, theirs=2.0, again=2.1)
     monkeypatch.setattr(bench, "PARTS", {"equal": lambda _: equal, "other": lambda _: other})
     work = Work("COURSE_BENCH", "a test", tmp_path)
     args = Namespace(parts=[], aa=5, rounds=20, **NO_OPTION)
-    assert bench.known_equal(args, work) == 2
-    assert len(other_launches) == 2  # each is decided by its first look
-    assert len(equal_launches) == 3 * 8  # and each of these is never
+    assert bench.known_equal(args, work) == 2  # three pairs of the first part, two of the other
+    assert equal_launches == [20] * 8  # up to the last look but one
+    assert other_launches == [20]  # all its pairs are decided by their first look
+    assert "2 of 5 pairs differ" in capsys.readouterr().out
+
+
+def test_copies_of_a_way_are_measured_and_nothing_else(tmp_path) -> None:
+    part = bench_parts.PARTS["buckets"](tmp_path).only_pairs(2)
+    measured = part.run(8, 0)["seconds"]
+    assert {name: len(seconds) for name, seconds in measured.items()} == dict.fromkeys("0123", 8)
+    assert [(pair.ours, pair.theirs) for pair in part.ratios] == [("0", "1"), ("2", "3")]
 
 
 # The table and the figure

@@ -197,6 +197,16 @@ def test_rounds_end_with_the_verdict_or_with_the_minutes() -> None:
     assert undecided(11).number == 60
 
 
+def test_a_pair_that_differed_at_one_look_has_differed() -> None:
+    """A part may end at any look, so what a later look says of the pair is no excuse."""
+    rounds = Rounds(fixed(1, ours=1.0, theirs=2.0, again=2.0)[0])
+    pair = Ratio("pair", "0", "1", aim="= 1")
+    rounds.seconds = {"0": [1.1] * 20 + [0.9, 1.1] * 30, "1": [1.0] * 80}
+    assert rounds.differed(pair)
+    rounds.seconds["0"] = [0.9, 1.1] * 40
+    assert not rounds.differed(pair)
+
+
 def test_a_known_equal_pair_that_differs_is_told_and_doubles_the_rounds() -> None:
     part, launched = fixed(1, ours=1.0, theirs=2.0, again=2.1)
     told: list[str] = []
