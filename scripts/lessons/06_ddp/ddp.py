@@ -61,6 +61,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
     cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
     scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, **cycle)
 
+    print_every = max(1, steps // 8)
     losses = []
     weights = []
     began = time.perf_counter()
@@ -86,7 +87,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
             scheduler.step()
             losses.append(loss.detach())
             done = len(losses)
-            if place.rank == 0 and done % max(1, steps // 8) == 0:
+            if place.rank == 0 and done % print_every == 0:
                 seconds = time.perf_counter() - began
                 pace = done * args.global_batch_size / seconds
                 progress = f"epoch {epoch + 1}, step {done} of {steps}"
@@ -108,10 +109,12 @@ def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, fl
         dist.broadcast(buffer, src=0)  # BatchNorm's statistics differ between ranks by now
     totals = torch.zeros(3, dtype=torch.float64)  # correct, sum of the losses, pictures
     for x, y in test_set.batches(500, place.rank, place.world_size):
-        x = normalise(x.to(place.device))
+        x = x.to(place.device)
         y = y.to(place.device)
+        x = normalise(x)
         output = model(x)
-        correct = (output.argmax(1) == y).sum()
+        predicted = output.argmax(1)
+        correct = (predicted == y).sum()
         loss = nn.functional.cross_entropy(output, y, reduction="sum")
         totals += torch.tensor([correct, loss, len(y)])
 
@@ -119,8 +122,9 @@ def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, fl
     totals = totals.to(place.device)
     dist.all_reduce(totals)
     correct, loss, count = totals.tolist()
+    counts = {"correct": int(correct), "count": int(count)}
     means = {"accuracy": correct / count, "test_loss": loss / count}
-    return {"correct": int(correct), "count": int(count)} | means
+    return counts | means
 
 
 @record
@@ -130,7 +134,8 @@ def main() -> None:
     if args.global_batch_size % place.world_size:
         batch = f"a global batch of {args.global_batch_size}"
         raise ValueError(f"{place.world_size} ranks cannot share {batch} equally")
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     train_set = Pictures(True, args.train_size)
     test_set = Pictures(False, args.test_size)
@@ -145,8 +150,9 @@ def main() -> None:
     scores = evaluate(model, test_set, place)
     if place.rank == 0:
         torch.save(model.state_dict(), "ddp.pt")  # not the DDP wrapper: no `module.` in the names
-        right = f"{scores['correct']:,} of {scores['count']:,} test pictures right"
-        print(f"{train_set.source}: {right}")
+        correct = scores["correct"]
+        count = scores["count"]
+        print(f"{train_set.source}: {correct:,} of {count:,} test pictures right")
     report("ddp", place, data=train_set.source, **history, **scores)
     dist.destroy_process_group()
 

@@ -15,7 +15,8 @@ from devices import here, report
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
     dist.barrier()  # or a rank with nothing to send could leave while another is still connecting
 
     # An exam of 1001 answers, harder towards its end: True is a right answer.

@@ -47,6 +47,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
     cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
     scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, **cycle)
 
+    print_every = max(1, steps // 8)
     losses = []
     weights = []
     began = time.perf_counter()
@@ -76,7 +77,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
             scheduler.step()
             losses.append(loss.detach())
             done = len(losses)
-            if place.rank == 0 and done % max(1, steps // 8) == 0:
+            if place.rank == 0 and done % print_every == 0:
                 seconds = time.perf_counter() - began
                 pace = done * args.global_batch_size / seconds
                 progress = f"epoch {epoch + 1}, step {done} of {steps}"
@@ -96,16 +97,19 @@ def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, fl
     model.eval()
     totals = torch.zeros(3, dtype=torch.float64)  # correct, sum of the losses, pictures
     for x, y in test_set.batches(500):
-        x = normalise(x.to(place.device))
+        x = x.to(place.device)
         y = y.to(place.device)
+        x = normalise(x)
         output = model(x)
-        correct = (output.argmax(1) == y).sum()
+        predicted = output.argmax(1)
+        correct = (predicted == y).sum()
         loss = nn.functional.cross_entropy(output, y, reduction="sum")
         totals += torch.tensor([correct, loss, len(y)])
 
     correct, loss, count = totals.tolist()
+    counts = {"correct": int(correct), "count": int(count)}
     means = {"accuracy": correct / count, "test_loss": loss / count}
-    return {"correct": int(correct), "count": int(count)} | means
+    return counts | means
 
 
 @record
@@ -125,8 +129,9 @@ def main() -> None:
     history = train(model, train_set, args, place)
     scores = evaluate(model, test_set, place)
     if place.rank == 0:
-        right = f"{scores['correct']:,} of {scores['count']:,} test pictures right"
-        print(f"{train_set.source}: {right}")
+        correct = scores["correct"]
+        count = scores["count"]
+        print(f"{train_set.source}: {correct:,} of {count:,} test pictures right")
     report("single", place, data=train_set.source, **history, **scores)
 
 
