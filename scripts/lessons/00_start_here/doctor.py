@@ -44,14 +44,6 @@ def installed(package: str) -> str:
         return "none"
 
 
-def nccl_version() -> str:
-    """Version of the nccl that torch was built with, or "none"."""
-    if not dist.is_nccl_available():
-        return "none"
-    numbers = [str(number) for number in torch.cuda.nccl.version()]
-    return ".".join(numbers)
-
-
 def gpu_name(gpu: int) -> str:
     card = torch.cuda.get_device_properties(gpu)
     memory = f"{card.total_memory / GB:.1f} GB"
@@ -71,9 +63,8 @@ def online(seconds: float = 2) -> bool:
     answered = threading.Event()
 
     def ask() -> None:
-        request = Request(f"https://{HOST}/", method="HEAD")
         with suppress(Exception):  # no name, no route, no answer: all mean no
-            urlopen(request, timeout=seconds).close()
+            urlopen(Request(f"https://{HOST}/", method="HEAD"), timeout=seconds).close()
             answered.set()
 
     threading.Thread(target=ask, daemon=True).start()
@@ -83,11 +74,12 @@ def online(seconds: float = 2) -> bool:
 def machine() -> dict:
     """The facts, unjudged. Sizes in GB."""
     gpus = range(torch.cuda.device_count())
+    nccl = torch.cuda.nccl.version() if dist.is_nccl_available() else ["none"]
     pictures = find()
     facts = {package: installed(package) for package in ("torch", "torchvision", "triton")}
     return facts | {
         "python": platform.python_version(),
-        "nccl": nccl_version(),
+        "nccl": ".".join(map(str, nccl)),
         "gpus": [gpu_name(gpu) for gpu in gpus],
         "adds": [adds(gpu) for gpu in gpus],
         "driver": shutil.which("nvidia-smi") is not None,
@@ -114,14 +106,11 @@ def judge(facts: dict) -> list[Row]:
     python = at_least(facts["python"], (3, 11))
     triton = facts["triton"] != "none" or not gpus  # only GPUs use it
     nccl = facts["nccl"] != "none" or len(gpus) < 2
-    shared = "GPU" if gpus else "CPU"
-    more_gpus = f"{SECOND} {shared}."
-    if facts["driver"] and not gpus:  # torch cannot use what the driver is for
-        more_gpus = CUDA
-    idle = f"Counted, but cannot add. {CUDA}"
+    unseen = facts["driver"] and not gpus  # torch cannot use what the driver is for
+    sharing = f"{SECOND} {'GPU' if gpus else 'CPU'}."
     cards = []
     for n, gpu in enumerate(gpus):
-        cards.append(Row(f"GPU {n}", gpu, facts["adds"][n], idle))
+        cards.append(Row(f"GPU {n}", gpu, facts["adds"][n], f"Counted, but cannot add. {CUDA}"))
     first, backend = choose(len(gpus), 2, 0)
     second, _ = choose(len(gpus), 2, 1)
     data = bool(facts["pictures"] or facts["online"])  # with one of them, the other is not missed
@@ -132,7 +121,7 @@ def judge(facts: dict) -> list[Row]:
         Row("torchvision", facts["torchvision"], facts["torchvision"] != "none", NEWER),
         Row("Triton", facts["triton"], triton, "pip install triton: lesson 07 uses it."),
         Row("nccl", facts["nccl"], nccl, CUDA),
-        Row("GPUs", str(len(gpus)), len(gpus) > 1, more_gpus),
+        Row("GPUs", str(len(gpus)), len(gpus) > 1, CUDA if unseen else sharing),
         *cards,
         Row("two ranks", f"{first} and {second}, {backend}: untried, pulse.py tries it"),
         Row("CPU cores", str(facts["cores"])),
@@ -150,16 +139,11 @@ def main() -> None:
     facts = machine()
     rows = judge(facts)
     for row in rows:
-        mark = "✓" if row.fine else "✗"
-        if not row.remedy:
-            mark = "·"
-        print(f"{mark} {row.name:13}{row.value}")
+        verdict = "✓" if row.fine else "✗"
+        print(f"{verdict if row.remedy else '·'} {row.name:13}{row.value}")
         if not row.fine:
             print(f"    → {row.remedy}")
-    policy = []  # the backend of two ranks, by number of GPUs
-    for gpus in range(4):
-        _, backend = choose(gpus, 2, 0)
-        policy.append(backend)
+    policy = [choose(gpus, 2, 0)[1] for gpus in range(4)]  # backend of two ranks, by number of GPUs
     report("doctor", place, rows=rows, policy=policy, **facts)
 
 

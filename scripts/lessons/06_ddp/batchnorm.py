@@ -83,7 +83,8 @@ def main() -> None:
     part = slice(first, first + SHARE)
 
     # What one process gets with the whole batch is what the ranks should get together.
-    alone = nn.BatchNorm2d(3).to(place.device, torch.float64)
+    alone = nn.BatchNorm2d(3)
+    alone.to(place.device, torch.float64)
     whole_gradient = input_gradient(alone, whole, target)
     expected = whole_gradient[part]
     layers = {"BatchNorm": nn.BatchNorm2d(3), "ours": SyncedBatchNorm(3)}

@@ -109,12 +109,10 @@ def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, fl
         dist.broadcast(buffer, src=0)  # BatchNorm's statistics differ between ranks by now
     totals = torch.zeros(3, dtype=torch.float64)  # correct, sum of the losses, pictures
     for x, y in test_set.batches(500, place.rank, place.world_size):
-        x = x.to(place.device)
+        x = normalise(x.to(place.device))
         y = y.to(place.device)
-        x = normalise(x)
         output = model(x)
-        predicted = output.argmax(1)
-        correct = (predicted == y).sum()
+        correct = (output.argmax(1) == y).sum()
         loss = nn.functional.cross_entropy(output, y, reduction="sum")
         totals += torch.tensor([correct, loss, len(y)])
 
@@ -122,9 +120,8 @@ def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, fl
     totals = totals.to(place.device)
     dist.all_reduce(totals)
     correct, loss, count = totals.tolist()
-    counts = {"correct": int(correct), "count": int(count)}
     means = {"accuracy": correct / count, "test_loss": loss / count}
-    return counts | means
+    return {"correct": int(correct), "count": int(count)} | means
 
 
 @record
@@ -150,9 +147,8 @@ def main() -> None:
     scores = evaluate(model, test_set, place)
     if place.rank == 0:
         torch.save(model.state_dict(), "ddp.pt")  # not the DDP wrapper: no `module.` in the names
-        correct = scores["correct"]
-        count = scores["count"]
-        print(f"{train_set.source}: {correct:,} of {count:,} test pictures right")
+        right = f"{scores['correct']:,} of {scores['count']:,} test pictures right"
+        print(f"{train_set.source}: {right}")
     report("ddp", place, data=train_set.source, **history, **scores)
     dist.destroy_process_group()
 

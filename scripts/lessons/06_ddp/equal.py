@@ -100,10 +100,8 @@ def compare(case: Case, tied: bool, place: Place) -> dict[str, object]:
     optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.1, momentum=0.9)
     gaps = []
     for _ in range(5):
-        x = torch.randn(total, 3, 8, 8, dtype=torch.float64)
-        y = torch.randint(10, (total,))
-        x = x.to(place.device)
-        y = y.to(place.device)
+        x = torch.randn(total, 3, 8, 8, dtype=torch.float64).to(place.device)
+        y = torch.randint(10, (total,)).to(place.device)
 
         backward(alone, x, y)
         optimizer_alone.step()
@@ -120,14 +118,13 @@ def compare(case: Case, tied: bool, place: Place) -> dict[str, object]:
 
     weights = shared.first.weight.flatten().tolist()
     backward(shared, x[part], y[part])  # the model inside, past the wrapper
-    inside = shared.head.bias.grad.tolist()
     return {
         "gaps": gaps,
         "replaced": replaced,
         "gradients": gradients,
         "loss": loss,
         "weights": weights,
-        "inside": inside,
+        "inside": shared.head.bias.grad.tolist(),
     }
 
 
@@ -144,8 +141,7 @@ def main() -> None:
 
     comparisons = {}
     for name in args.cases:
-        case = CASES[name]
-        comparisons[name] = compare(case, args.tied, place)
+        comparisons[name] = compare(CASES[name], args.tied, place)
     if place.rank == 0:
         for name, comparison in comparisons.items():
             last_gap = comparison["gaps"][-1]

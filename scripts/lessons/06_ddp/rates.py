@@ -24,11 +24,14 @@ PERIOD = 96  # pictures from one test to the next
 def beginning(pictures: int) -> tuple[Network, Tensor, Tensor]:
     """A network, x (pictures + 512, 3, 8, 8) and labels y: always the same, on every rank."""
     torch.manual_seed(0)
-    teacher = Network(nn.Identity(), tied=False).to(torch.float64)
-    model = Network(nn.Identity(), tied=False).to(torch.float64)
+    teacher = Network(nn.Identity(), tied=False)
+    teacher.to(torch.float64)
+    model = Network(nn.Identity(), tied=False)
+    model.to(torch.float64)
     x = torch.randn(pictures + TESTED, 3, 8, 8, dtype=torch.float64)
     scores = teacher(x).detach()
-    scores = (scores - scores.mean(0)) / scores.std(0)  # all ten classes about as often
+    centred = scores - scores.mean(0)
+    scores = centred / scores.std(0)  # all ten classes about as often
     y = scores.argmax(1)
     return model, x, y
 

@@ -69,7 +69,8 @@ def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> di
     times = in_turns(ways, rounds, place.device, before=dist.barrier)
     rounds_of = {}
     for name, own_times in times.items():
-        rounds_of[name] = [slowest(own / count, place.device) for own in own_times]
+        own_steps = [own / count for own in own_times]
+        rounds_of[name] = [slowest(own, place.device) for own in own_steps]
     return rounds_of
 
 

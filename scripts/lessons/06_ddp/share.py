@@ -22,7 +22,8 @@ def main() -> None:
     # An exam of 1001 answers, harder towards its end: True is a right answer.
     generator = torch.Generator().manual_seed(0)
     easiness = torch.linspace(0.9, 0.4, 1001)
-    right = torch.rand(1001, generator=generator) < easiness
+    draws = torch.rand(1001, generator=generator)
+    right = draws < easiness
 
     # Of two ranks, rank 0 grades 700 answers and rank 1 the other 301.
     share = right

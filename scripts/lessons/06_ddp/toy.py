@@ -52,9 +52,11 @@ def train_alone(batches: list[list[int]]) -> list[float]:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in batches:
+        x = rows.x[batch]
+        y = rows.y[batch]
         optimizer.zero_grad()
-        output = model(rows.x[batch])
-        loss = nn.functional.mse_loss(output, rows.y[batch])
+        output = model(x)
+        loss = nn.functional.mse_loss(output, y)
         loss.backward()
         optimizer.step()
     return parameters_to_vector(model.parameters()).tolist()

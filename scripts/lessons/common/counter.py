@@ -110,10 +110,7 @@ class Collectives(TorchDispatchMode):
         if name:
             values = [*args, *kwargs.values()]
             sizes = [size(value) for value in values if tensors(value)]
-            if name == "all_to_all":
-                whole = sizes[-1]
-            else:
-                whole = max([*sizes, size(output)])
+            whole = sizes[-1] if name == "all_to_all" else max([*sizes, size(output)])
             call = Call(name, whole, members(values))
             self.calls.append(call)
         return output

@@ -97,19 +97,16 @@ def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, fl
     model.eval()
     totals = torch.zeros(3, dtype=torch.float64)  # correct, sum of the losses, pictures
     for x, y in test_set.batches(500):
-        x = x.to(place.device)
+        x = normalise(x.to(place.device))
         y = y.to(place.device)
-        x = normalise(x)
         output = model(x)
-        predicted = output.argmax(1)
-        correct = (predicted == y).sum()
+        correct = (output.argmax(1) == y).sum()
         loss = nn.functional.cross_entropy(output, y, reduction="sum")
         totals += torch.tensor([correct, loss, len(y)])
 
     correct, loss, count = totals.tolist()
-    counts = {"correct": int(correct), "count": int(count)}
     means = {"accuracy": correct / count, "test_loss": loss / count}
-    return counts | means
+    return {"correct": int(correct), "count": int(count)} | means
 
 
 @record
@@ -129,9 +126,8 @@ def main() -> None:
     history = train(model, train_set, args, place)
     scores = evaluate(model, test_set, place)
     if place.rank == 0:
-        correct = scores["correct"]
-        count = scores["count"]
-        print(f"{train_set.source}: {correct:,} of {count:,} test pictures right")
+        right = f"{scores['correct']:,} of {scores['count']:,} test pictures right"
+        print(f"{train_set.source}: {right}")
     report("single", place, data=train_set.source, **history, **scores)
 
 
