@@ -25,6 +25,7 @@ import rooms
 import summary
 from alive import Stage
 from decoder import WORDS, Decoder
+from encdec import Summarizer
 from fit import Watched, count, forecast, verdict, watch, whole
 from model import Residual, ResNet
 from tracker import tracked
@@ -286,6 +287,27 @@ def test_another_source_is_another_source() -> None:
     source = torch.arange(6).view(3, 2)
     losses = summary.validate(lambda given, true: (given != true).float().mean(), source, source)
     assert losses == {"own": 0, "other": 1}
+
+
+def test_three_ranks_validate_as_one_process_does(tmp_path) -> None:
+    """Their shares of the 512 pairs are not equal, and one rank's targets are longer."""
+    generator = torch.Generator().manual_seed(0)
+    source = torch.randint(4, corpus.VOCABULARY, (600, corpus.SOURCE), generator=generator)
+    target = torch.full((600, corpus.TARGET), corpus.PAD)
+    target[:, 0] = corpus.BEGIN
+    target[:, 1:3] = 7
+    target[::3, 1:] = 8  # rank 0's: five times as many words, and others
+    data = {"source": source, "target": target, "pad": corpus.PAD}
+    data |= {"begin": corpus.BEGIN, "end": corpus.END, "special": [0, 1, 2, 3]}
+    data["vocabulary"] = [str(number) for number in range(corpus.VOCABULARY)]
+    torch.save(data, tmp_path / "docs.pt")
+    ended = launch(tmp_path, 3, str(rooms.program("summary")), "--steps", "0")
+    torch.manual_seed(0)
+    model = Summarizer()
+    with torch.no_grad():
+        expected = model(source[: corpus.HELD_OUT], target[: corpus.HELD_OUT]).item()
+    for report in ended.reports("summary", 3):
+        assert report["curve"]["0"]["own"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_words_are_compared_without_their_order() -> None:

@@ -26,6 +26,8 @@ from test_00_start_here import check_watched, in_kernel, launching
 from test_committed import COMMITTED
 from test_launch_faults import SAYS, Fault, launches, write
 
+import rooms
+
 LESSON = ROOT / "notebooks" / "solutions" / "00_start_here.ipynb"
 HELLO = beginning("00_start_here", "hello")
 PICTURES = beginning("03_training_loop", "cifar10")
@@ -236,6 +238,57 @@ def test_a_disk_that_takes_nothing_more(tmp_path: Path, disk: str, cells: list[s
         pictures = "pictures need 400: delete files"
         told = pictures if disk == "20m" else "No space left on device"
         assert told in version.printed("!torchrun")
+
+
+# ---- torch 2.10: a rank that hangs after all its work
+
+# It frees DDP's model while gloo's threads still hold tensors, and gives up after 20 s.
+ENDING = """
+import faulthandler
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from devices import here, report, start
+
+
+def main():
+    faulthandler.dump_traceback_later(20, exit=True)
+    place = here(gpus=0)
+    start(place)
+    model = DistributedDataParallel(torch.nn.Linear(2, 2))
+    model(torch.ones(1, 2)).sum().backward()
+    if "cured" in sys.argv:
+        report("ending", place)
+    for _ in range(300):
+        dist.all_reduce(torch.ones(8), async_op=True)
+    dist.destroy_process_group()
+
+
+main()
+"""
+
+
+@thorough
+@pytest.mark.parametrize("cured", [True, False])
+def test_a_rank_ends_after_its_work(cured: bool, tmp_path: Path):
+    """What report() keeps lets it end. Without it, on torch 2.10, it hangs: so this can tell."""
+    pinned = (ROOT / "tests/kaggle-requirements.txt").read_text()
+    assert "torch==2.10." in pinned, "newer: does the uncured rank still hang?"
+    (tmp_path / "ending.py").write_text(ENDING)
+    launch = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*launch, "ending.py", "cured" if cured else "uncured"],
+        cwd=tmp_path,
+        env=environment() | {"PYTHONPATH": rooms.python_path(), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode == 0) == cured, done.stderr
+    assert ("Timeout (0:00:20)!" in done.stderr) != cured, done.stderr
 
 
 # ---- every notebook

@@ -68,7 +68,8 @@ def remedies(place: Place) -> Iterator[None]:
 def beat(tensor: torch.Tensor, place: Place) -> float:
     """Seconds of one all-reduce, until the sum is there; RuntimeError if it is not the sum."""
     tensor.fill_(place.rank + 1)
-    duration = seconds(partial(dist.all_reduce, tensor), place.device)
+    all_reduce = partial(dist.all_reduce, tensor)
+    duration = seconds(all_reduce, place.device)
     expected = place.world_size * (place.world_size + 1) // 2  # 1 + 2 + … + world_size
     if not bool((tensor == expected).all()):
         raise RuntimeError(f"rank {place.rank} holds a wrong sum of {tensor.nbytes} bytes")
@@ -88,12 +89,14 @@ def measure(sizes: list[int], place: Place, watch: Watch, limit: float) -> list[
     """Seconds of an all-reduce of each size, in bytes; rank 0 prints them."""
     times = []
     for size in sizes:
-        watch.now(f"an all-reduce of {size // KB:,} KB", limit)
+        kilobytes = size // KB
+        watch.now(f"an all-reduce of {kilobytes:,} KB", limit)
         best = fastest(size, place)
         times.append(best)
         if place.rank == 0:
             speed = size / best / GB
-            print(f"{size // KB:6,} KB {1e3 * best:9.3f} ms {speed:8.3f} GB/s")
+            milliseconds = 1e3 * best
+            print(f"{kilobytes:6,} KB {milliseconds:9.3f} ms {speed:8.3f} GB/s")
     return times
 
 
@@ -114,8 +117,11 @@ def main() -> None:
     place = here()
 
     # From 1 KB on, each message is four times as large as the one before.
-    sizes = [KB << shift for shift in range(0, 31, 2)]
-    sizes = [size for size in sizes if size <= args.largest * MB]
+    sizes = []
+    size = KB
+    while size <= args.largest * MB:
+        sizes.append(size)
+        size *= 4
 
     watch = Watch(place)
     watch.now("finding the other ranks", 50)
@@ -130,7 +136,8 @@ def main() -> None:
     watch.stop()
 
     if place.rank == 0:
-        ranks = f"{place.world_size} ranks on {' and '.join(devices)}"
+        where = " and ".join(devices)
+        ranks = f"{place.world_size} ranks on {where}"
         print(f"✓ {ranks}, over {place.backend}: each sum was right on every rank")
     variables = {name: os.environ.get(name) for name in VARIABLES}
     report("pulse", place, sizes=sizes, seconds=times, devices=devices, variables=variables)

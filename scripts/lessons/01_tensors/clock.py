@@ -34,8 +34,9 @@ def clocked(action: Callable, device: torch.device, repeats: int = 5, settle: in
         action()
         returned = time.perf_counter() - start
         synchronize()
+        done = time.perf_counter() - start
         times.returned.append(returned)
-        times.done.append(time.perf_counter() - start)
+        times.done.append(done)
     return Times(times.returned[settle:], times.done[settle:])
 
 
@@ -61,29 +62,39 @@ def sums(sizes: list[int], device: torch.device) -> dict:
     x = torch.rand(sizes[-1], device=device)
     whole = []
     for size in sizes:
-        times = clocked(partial(at_once, x[:size]), device)
+        action = partial(at_once, x[:size])
+        times = clocked(action, device)
         whole.append(median(times.done))
     loop = []
     for size in sizes:
         if size > 10_000:
             break  # a longer loop takes seconds
-        times = clocked(partial(one_by_one, x[:size]), device, repeats=3)
+        action = partial(one_by_one, x[:size])
+        times = clocked(action, device, repeats=3)
         loop.append(median(times.done))
     first = x[:1000]
-    same = torch.allclose(one_by_one(first), at_once(first))
+    by_loop = one_by_one(first)
+    by_call = at_once(first)
+    same = torch.allclose(by_loop, by_call)
     return {"whole": whole, "loop": loop, "same": same}
 
 
 def product(size: int, device: torch.device, repeats: int = 5) -> dict[str, float | list[float]]:
     """Seconds of a (size, size) matrix times itself, with three places to stop the clock."""
     a = torch.rand(size, size, device=device)
-    # A multiplication and an addition for each of the size³ pairs.
-    times = {"operations": 2 * size**3, "returned": [], "done": [], "read": []}
+    multiply = partial(torch.mm, a, a)
+
+    def multiply_and_read() -> None:
+        """`.item()` gives one number of the product to Python, which has to wait for it."""
+        corner = torch.mm(a, a)[0, 0]
+        corner.item()
+
+    operations = 2 * size**3  # a multiplication and an addition for each of the size³ pairs
+    times = {"operations": operations, "returned": [], "done": [], "read": []}
     for number in range(1 + repeats):
-        waiting = clocked(partial(torch.mm, a, a), device, 1, settle=0)
-        # `.item()` gives one number of the product to Python, which has to wait for it. In turns
-        # with the other, so that whatever else the machine does slows both alike.
-        reading = clocked(lambda: torch.mm(a, a)[0, 0].item(), device, 1, settle=0)
+        # In turns, so that whatever else the machine does slows both alike.
+        waiting = clocked(multiply, device, 1, settle=0)
+        reading = clocked(multiply_and_read, device, 1, settle=0)
         if number > 0:  # the first round warms up
             times["returned"] += waiting.returned
             times["done"] += waiting.done

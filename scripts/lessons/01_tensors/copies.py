@@ -40,7 +40,9 @@ def copies(device: torch.device, size: int) -> dict[str, dict[str, float]]:
         copy = partial(target.copy_, source, non_blocking=True)
         times = clocked(copy, device)
         seconds = median(times.done)
-        speeds[route] = {"copied": size / seconds, "carried": traffic(source, target) / seconds}
+        copied = size / seconds
+        carried = traffic(source, target) / seconds
+        speeds[route] = {"copied": copied, "carried": carried}
     return speeds
 
 
@@ -48,7 +50,9 @@ def copies(device: torch.device, size: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     place = here()
     speeds = copies(place.device, 64 * 2**20)
-    print(f"{device_name(place.device)}: timed {', '.join(speeds)}")
+    name = device_name(place.device)
+    routes = ", ".join(speeds)
+    print(f"{name}: timed {routes}")
     report("copies", place, routes=speeds)
 
 

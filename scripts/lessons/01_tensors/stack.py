@@ -70,7 +70,10 @@ def cpu_kernels(action: Callable) -> list[str]:
         text = printed(action)
     names = []
     for purpose, name, routine in KERNEL.findall(text):
-        names.append(f"MKL {routine}" if routine else f"oneDNN {purpose} {name}")
+        if routine:
+            names.append(f"MKL {routine}")
+        else:
+            names.append(f"oneDNN {purpose} {name}")
     return names
 
 
@@ -78,8 +81,9 @@ def gpu_kernels(events: Iterable) -> list[dict]:
     """The spans of a GPU's kernels, on the GPU's own time."""
     spans = []
     for event in events:
-        # Our labels have a span on the GPU, too.
-        if event.device_type.name != "CPU" and not event.name.startswith("nn."):
+        on_gpu = event.device_type.name != "CPU"
+        label = event.name.startswith("nn.")  # ours, which have a span on the GPU, too
+        if on_gpu and not label:
             spans.append(span(event))
     return spans
 
@@ -113,16 +117,23 @@ def main() -> None:
 
     with torch.no_grad():  # lesson 02 says what this leaves out
         profiler = watched(network, x, on_gpu)
-        names = [] if on_gpu else cpu_kernels(lambda: network(x))
+        names = []
+        if not on_gpu:
+            names = cpu_kernels(lambda: network(x))
 
     events = profiler.events()
-    roots = [event for event in events if event.name == "nn.Sequential" and event.cpu_children]
+    roots = []
+    for event in events:
+        if event.name == "nn.Sequential" and event.cpu_children:
+            roots.append(event)
+    tree = inside(roots[0])
     kernels = gpu_kernels(events)
     order = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    table = profiler.key_averages().table(sort_by=order, row_limit=6, max_name_column_width=28)
+    averages = profiler.key_averages()
+    table = averages.table(sort_by=order, row_limit=6, max_name_column_width=28)
     print(table.rstrip())
     names = names or [kernel["name"] for kernel in kernels]
-    report("stack", place, tree=inside(roots[0]), kernels=kernels, names=names)
+    report("stack", place, tree=tree, kernels=kernels, names=names)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def positions(tensor: torch.Tensor) -> list[list[int]]:
     table = []
     for i in range(rows):
         first = tensor.storage_offset() + i * down
-        table.append([first + j * right for j in range(columns)])
+        row = [first + j * right for j in range(columns)]
+        table.append(row)
     return table
 
 
@@ -37,7 +38,8 @@ def cell(ax: Axes, x: float, y: float, value: float, color: str) -> None:
     corner = (x - 0.5, y - 0.5)
     box = Rectangle(corner, 1, 1, facecolor=color, edgecolor=line)
     ax.add_patch(box)
-    ax.text(x, y, f"{value:g}", color=ink, fontsize=13, **CENTRED)
+    text = f"{value:g}"
+    ax.text(x, y, text, color=ink, fontsize=13, **CENTRED)
 
 
 def arrow(ax: Axes, jump: tuple[int, int], y: float, bend: float, color: str) -> None:
@@ -79,7 +81,8 @@ def draw(ax: Axes, tensor: torch.Tensor, name: str) -> None:
     for i, row in enumerate(rows):
         for position in row:
             colors[position] = ROWS[i % 4]
-    cells = tensor.untyped_storage().nbytes() // tensor.element_size()
+    size = tensor.untyped_storage().nbytes()
+    cells = size // tensor.element_size()
     storage = tensor.as_strided((cells,), (1,), 0)
     for position, value in enumerate(storage.tolist()):
         color = colors.get(position, "white")
@@ -94,7 +97,9 @@ def draw(ax: Axes, tensor: torch.Tensor, name: str) -> None:
         arrow(ax, jump, -0.55, 0.5, "black")
 
     ax.text(STORAGE - 0.7, 0, "storage", ha="right", va="center", fontsize=11)
-    ax.set(xlim=(-0.6, STORAGE + cells), ylim=(-len(rows) + 0.2, 1.4))
+    right = STORAGE + cells
+    bottom = -len(rows) + 0.2
+    ax.set(xlim=(-0.6, right), ylim=(bottom, 1.4))
     shape = tuple(tensor.shape)
     facts = f"shape {shape}, stride {tensor.stride()}, offset {starts[0]}"
     ax.set_title(f"{name}   {facts}", fontsize=11)
@@ -123,16 +128,18 @@ def flame(ax: Axes, rows: list[dict], kernels: list[dict]) -> None:
     the depth.
     """
     bars = rows + kernels
-    bottom = 1 + max(row["depth"] for row in rows)
+    deepest = max(row["depth"] for row in rows)
+    bottom = 1 + deepest
     first = rows[0]["start"]
     last = max(bar["end"] for bar in bars)
+    whole = last - first
     for bar in bars:
         depth = bar.get("depth", bottom)
         color = shade(bar["name"]) if "depth" in bar else ORANGE
         left = bar["start"] - first
         width = bar["end"] - bar["start"]
         ax.barh(depth, width, left=left, height=0.9, color=color, edgecolor="white")
-        letters = int(55 * width / (last - first))  # that many fit into the bar
+        letters = int(55 * width / whole)  # that many fit into the bar
         if letters > 6:
             name = short(bar["name"])
             middle = left + width / 2

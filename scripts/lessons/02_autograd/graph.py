@@ -20,19 +20,23 @@ Text = Callable[[object], str]
 
 def draw_line(ax: Axes, across: list[float], y: float) -> None:
     """Draw an arrow that begins at across[0], `y`, and is one row lower at each number after it."""
-    points = [(across[0], y)]
+    begin = (across[0], y)
+    points = [begin]
     codes = [Path.MOVETO]
     for left, right in pairwise(across):
         # Straight down through the row itself, then an S to the next one.
         below = y - HALF
         between = y - 0.5
         above = y - 1 + HALF
-        points += [(left, below), (left, between), (right, between), (right, above)]
-        codes += [Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+        points.append((left, below))
+        codes.append(Path.LINETO)
+        points += [(left, between), (right, between), (right, above)]
+        codes += [Path.CURVE4] * 3
         y -= 1
     path = Path(points, codes)
     style = {"edgecolor": GREY, "facecolor": GREY, "linewidth": 1.5}
-    arrow = FancyArrowPatch(path=path, arrowstyle="-|>", mutation_scale=14, **style)
+    head = {"arrowstyle": "-|>", "mutation_scale": 14}
+    arrow = FancyArrowPatch(path=path, **style, **head)
     ax.add_patch(arrow)
 
 
@@ -45,12 +49,18 @@ def draw_note(ax: Axes, x: float, y: float, text: str) -> None:
 def draw_box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
     corner = (x - 0.55, y - HALF)
     shape = "round,pad=0,rounding_size=0.08"
-    box = FancyBboxPatch(corner, 1.1, 2 * HALF, shape, ec=color, fc="white")
+    height = 2 * HALF
+    box = FancyBboxPatch(corner, 1.1, height, shape, ec=color, fc="white")
     ax.add_patch(box)
     ax.text(x, y, text, fontsize=10.5, zorder=3, **CENTRED)
 
 
-def draw(ax: Axes, end: object, edges: Edges, label: Text, note: Text = lambda _: "") -> None:
+def silent(detail: object) -> str:
+    """No note at an arrow, whatever is known about it."""
+    return ""
+
+
+def draw(ax: Axes, end: object, edges: Edges, label: Text, note: Text = silent) -> None:
     """Draw on `ax` all that `edges` reaches from `end`, arrows pointing the way `backward` goes."""
     row = rows(end, edges)
     lines = connect(row, edges)
@@ -60,23 +70,29 @@ def draw(ax: Axes, end: object, edges: Edges, label: Text, note: Text = lambda _
 
     for number, line in enumerate(lines):
         first, *bends, _ = line.points
-        across = [x[bend] for bend in bends]
-        across = [leave[number], *across, meet[number]]
+        begin = leave[number]
+        between = [x[bend] for bend in bends]
+        across = [begin, *between, meet[number]]
         top = -row[first]
         draw_line(ax, across, top)
         text = note(line.detail)
         if text:
-            halfway = (across[0] + across[1]) / 2
+            halfway = (begin + across[1]) / 2
             draw_note(ax, halfway, top - 0.5, text)
     for node in row:
         color = GREY if edges(node) else BLUE
         if node is end:
             color = ORANGE
-        draw_box(ax, x[node], -row[node], label(node), color)
+        y = -row[node]
+        text = label(node)
+        draw_box(ax, x[node], y, text, color)
 
-    left = min(x.values()) - 0.7
-    right = max(x.values()) + 0.7
-    bottom = -max(row.values()) - 0.4
-    bottom = min(bottom, ax.get_ylim()[0])  # axes may share their height with a taller graph
+    places = x.values()
+    left = min(places) - 0.7
+    right = max(places) + 0.7
+    last = max(row.values())
+    bottom = -last - 0.4
+    shared, _ = ax.get_ylim()  # axes may share their height with a taller graph
+    bottom = min(bottom, shared)
     ax.set(xlim=(left, right), ylim=(bottom, 0.4))
     ax.axis("off")

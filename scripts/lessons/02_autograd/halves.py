@@ -19,7 +19,9 @@ ROWS = 10
 
 def cut(world_size: int, first: int | None) -> tuple[Tensor, ...]:
     """The numbers of the rows for each rank; ValueError for a rank without rows."""
-    parts = torch.arange(ROWS).tensor_split(world_size if first is None else [first])
+    numbers = torch.arange(ROWS)
+    where = world_size if first is None else [first]  # equal parts, or a cut after the first rows
+    parts = numbers.tensor_split(where)
     counts = [len(part) for part in parts]
     if len(parts) != world_size or min(counts) == 0:
         raise ValueError(f"{ROWS} rows in parts of {counts} do not suit {world_size} ranks")
@@ -44,6 +46,12 @@ def gradient(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Tensor:
     return torch.cat(gradients)
 
 
+def largest_gap(ours: Tensor, theirs: Tensor) -> float:
+    """The largest difference between two numbers that should be equal."""
+    differences = (ours - theirs).abs()
+    return differences.max().item()
+
+
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -56,29 +64,38 @@ def main() -> None:
 
     # The same network and the same ten rows on every rank, which takes its part of them.
     torch.manual_seed(0)
-    model = network(args.norm).to(place.device, torch.float64)
-    x = torch.randn(ROWS, 2, dtype=torch.float64).to(place.device)
-    y = torch.randn(ROWS, 1, dtype=torch.float64).to(place.device)
+    model = network(args.norm)
+    model.to(place.device, torch.float64)
+    x = torch.randn(ROWS, 2, dtype=torch.float64)
+    x = x.to(place.device)
+    y = torch.randn(ROWS, 1, dtype=torch.float64)
+    y = y.to(place.device)
     mine = parts[place.rank].to(place.device)
+    own_x = x[mine]
+    own_y = y[mine]
+    rows = len(mine)
 
     # The mean loss over all ten rows, then over this rank's rows, averaged over the ranks.
     whole = gradient(model, x, y, ROWS)
-    own = gradient(model, x[mine], y[mine], len(mine))
+    own = gradient(model, own_x, own_y, rows)
     average = own.clone()
     dist.all_reduce(average)  # adds over all ranks, and everyone gets the sum
     average /= place.world_size
 
     # Each row counts for a tenth, whichever rank has it: nothing is left to divide.
-    weighted = gradient(model, x[mine], y[mine], ROWS)
+    weighted = gradient(model, own_x, own_y, ROWS)
     dist.all_reduce(weighted)
 
-    gap = (average - whole).abs().max().item()
-    weighted_gap = (weighted - whole).abs().max().item()
-    line = f"rank {place.rank}: {len(mine)} rows, average and whole differ by at most {gap:.1e}"
+    gap = largest_gap(average, whole)
+    weighted_gap = largest_gap(weighted, whole)
+    line = f"rank {place.rank}: {rows} rows, average and whole differ by at most {gap:.1e}"
     print(f"{line}\n", end="")
     gradients = {"own": own, "average": average, "weighted": weighted, "whole": whole}
-    lists = {name: tensor.tolist() for name, tensor in gradients.items()}
-    report("halves", place, rows=len(mine), gap=gap, weighted_gap=weighted_gap, **lists)
+    lists = {}
+    for name, tensor in gradients.items():
+        lists[name] = tensor.tolist()
+    gaps = {"gap": gap, "weighted_gap": weighted_gap}
+    report("halves", place, rows=rows, **gaps, **lists)
     dist.destroy_process_group()
 
 

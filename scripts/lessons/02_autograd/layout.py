@@ -3,6 +3,7 @@
 Use:  from layout import connect, ports, rows, spread
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 from statistics import fmean
@@ -53,17 +54,18 @@ def connect(row: dict[object, int], edges: Edges) -> list[Line]:
         for other, detail in edges(node):
             between = range(row[node] + 1, row[other])
             bends = [Bend(height) for height in between]
-            lines.append(Line([node, *bends, other], detail))
+            points = [node, *bends, other]
+            lines.append(Line(points, detail))
     return lines
 
 
 def neighbours(lines: list[Line]) -> dict[object, list]:
     """Of every node and bend, those before and after it on its lines."""
-    near = {}
+    near = defaultdict(list)
     for line in lines:
         for above, below in pairwise(line.points):
-            near.setdefault(above, []).append(below)
-            near.setdefault(below, []).append(above)
+            near[above].append(below)
+            near[below].append(above)
     return near
 
 
@@ -74,7 +76,8 @@ def middle(point: object, near: list, x: dict, stiff: int) -> float:
     for other in near:
         inside = isinstance(point, Bend) and isinstance(other, Bend)
         places.append(x[other])
-        weights.append(stiff if inside else 1)
+        weight = stiff if inside else 1
+        weights.append(weight)
     return fmean(places, weights)
 
 
@@ -86,9 +89,11 @@ def apart(level: list, wishes: dict) -> dict[object, float]:
         for point in (left, right):
             if not isinstance(point, Bend):
                 room += 0.5  # half a box, and a little more
-        x[right] = max(x[right], x[left] + room)
+        nearest = x[left] + room
+        x[right] = max(x[right], nearest)
     # The whole row moves back to the left by as much as its points were pushed to the right.
-    moved = fmean(x[point] - wishes[point] for point in level)
+    pushed = [x[point] - wishes[point] for point in level]
+    moved = fmean(pushed)
     return {point: x[point] - moved for point in level}
 
 
@@ -105,9 +110,12 @@ def spread(lines: list[Line], row: dict[object, int]) -> dict[object, float]:
         level.append(point)
 
     # At first the points find out who is left of whom. Then long lines are pulled straight.
-    for stiff in [1] * 30 + [9] * 30:
+    rounds = [1] * 30 + [9] * 30
+    for stiff in rounds:
         for level in levels:
-            wishes = {point: middle(point, near[point], x, stiff) for point in level}
+            wishes = {}
+            for point in level:
+                wishes[point] = middle(point, near[point], x, stiff)
             if stiff == 1:
                 level.sort(key=wishes.get)
             x |= apart(level, wishes)
@@ -116,14 +124,20 @@ def spread(lines: list[Line], row: dict[object, int]) -> dict[object, float]:
 
 def ports(lines: list[Line], x: dict, end: int, beside: int) -> list[float]:
     """Where each line meets the box at its `end`: side by side, in the order of those `beside`."""
-    sharing = {}
+
+    def place_beside(number: int) -> float:
+        point = lines[number].points[beside]
+        return x[point]
+
+    sharing = defaultdict(list)
     for number, line in enumerate(lines):
         node = line.points[end]
-        sharing.setdefault(node, []).append(number)
+        sharing[node].append(number)
     places = [0.0] * len(lines)
     for node, numbers in sharing.items():
-        numbers.sort(key=lambda number: x[lines[number].points[beside]])
+        numbers.sort(key=place_beside)
         centre = (len(numbers) - 1) / 2
         for index, number in enumerate(numbers):
-            places[number] = x[node] + 0.2 * (index - centre)
+            offset = 0.2 * (index - centre)
+            places[number] = x[node] + offset
     return places

@@ -23,7 +23,9 @@ ORDERS = {
 
 def network() -> nn.Module:
     """Pictures (N, 3, 32, 32) → ten scores each (N, 10)."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(3072, 64), nn.ReLU(), nn.Linear(64, 10))
+    first = nn.Linear(3072, 64)
+    last = nn.Linear(64, 10)
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)
 
 
 def train(model: nn.Module, order: list[str], steps: int, x: Tensor, y: Tensor) -> list[float]:
@@ -50,7 +52,8 @@ def train(model: nn.Module, order: list[str], steps: int, x: Tensor, y: Tensor) 
 
 def weights(model: nn.Module) -> Tensor:
     """A copy of all weights, in one row."""
-    return nn.utils.parameters_to_vector(model.parameters()).detach()
+    row = nn.utils.parameters_to_vector(model.parameters())
+    return row.detach()
 
 
 @record
@@ -61,7 +64,8 @@ def main() -> None:
     place = here()
 
     pictures = Pictures(train=True, size=2048)
-    x = normalise(pictures.x).to(place.device)
+    x = normalise(pictures.x)
+    x = x.to(place.device)
     y = pictures.y.to(place.device)
     curves = {}
     for name, order in ORDERS.items():
@@ -69,7 +73,8 @@ def main() -> None:
         model = network().to(place.device)
         before = weights(model)
         losses = train(model, order, args.steps, x, y)
-        moved = (weights(model) - before).norm().item()
+        difference = weights(model) - before
+        moved = difference.norm().item()
         change = f"loss {losses[0]:5.2f} → {losses[-1]:5.2f}"
         print(f"{name:22} {change}, the weights moved by {moved:.3f}")
         curves[name] = {"losses": losses, "moved": moved}

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
+from agreement import gradients, largest_gap
 from devices import here, report
 
 
@@ -21,7 +22,9 @@ class Network(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 10))
+        first = nn.Linear(12, 32)
+        last = nn.Linear(32, 10)
+        self.layers = nn.Sequential(first, nn.Tanh(), last)
         self.calls = 0
         self.thread = ""
 
@@ -57,7 +60,8 @@ def replicate(model: nn.Module, devices: list[torch.device]) -> list[nn.Module]:
 def scatter(x: Tensor, devices: list[torch.device]) -> list[Tensor]:
     """The rows of x in as many parts as there are devices, or fewer: one on each."""
     parts = x.chunk(len(devices))
-    return [part.to(device) for part, device in zip(parts, devices, strict=False)]
+    pairs = zip(parts, devices, strict=False)
+    return [part.to(device) for part, device in pairs]
 
 
 def parallel_apply(replicas: list[nn.Module], parts: list[Tensor]) -> list[Tensor]:
@@ -94,16 +98,6 @@ def forward_backward(model: Network, x: Tensor, y: Tensor, devices: list[torch.d
     return Step(replicas, parts, scores)
 
 
-def gradients(model: nn.Module) -> list[Tensor]:
-    return [parameter.grad for parameter in model.parameters()]
-
-
-def largest_gap(ours: list[Tensor], theirs: list[Tensor]) -> float:
-    """The largest difference between two numbers that should be equal."""
-    pairs = zip(ours, theirs, strict=True)
-    return max((our - their).abs().max().item() for our, their in pairs)
-
-
 @record
 def main() -> None:
     place = here()
@@ -113,7 +107,8 @@ def main() -> None:
     plain = copy.deepcopy(model)
     x = torch.randn(7, 12).to(devices[0], torch.float64)
     y = torch.arange(7, device=devices[0])
-    optimizer = torch.optim.SGD([*model.parameters(), *plain.parameters()], lr=0.5)
+    weights = [*model.parameters(), *plain.parameters()]
+    optimizer = torch.optim.SGD(weights, lr=0.5)
 
     # Three steps, each with the plain model as well, to compare.
     gaps = []
@@ -133,8 +128,10 @@ def main() -> None:
     gap = max(gaps)
     sizes = [len(part) for part in step.parts]
     threads = [replica.thread for replica in step.replicas]
-    networks = [*step.replicas, model]
-    samples = [network.layers[0].weight.grad[0, 0].item() for network in networks]
+    samples = []
+    for network in [*step.replicas, model]:
+        gradient = network.layers[0].weight.grad
+        samples.append(gradient[0, 0].item())
     first, second, own = samples
     names = ", ".join(map(str, devices))
     print(f"replicate: on {names}; scatter: {len(x)} rows become {sizes}; apply: in {threads}")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 import byhand
+from agreement import gradients, largest_gap
 from devices import here, report
 from model import ResNet
 from stopwatch import in_turns
@@ -27,7 +28,8 @@ class Noting(byhand.Network):
     """Notes what every call gets."""
 
     def forward(self, x: Tensor) -> Tensor:
-        CALLS.append([str(x.device), *x.shape])
+        device = str(x.device)
+        CALLS.append([device, *x.shape])
         return super().forward(x)
 
 
@@ -42,26 +44,33 @@ def compare(parallel: nn.DataParallel, plain: nn.Module, x: Tensor) -> Compariso
     CALLS.clear()
     scores = parallel(x)
     calls = sorted(CALLS)
-    scores.square().mean().backward()
+    loss = scores.square().mean()
+    loss.backward()
     expected = plain(x)
-    expected.square().mean().backward()
-    ours = [scores.to(x.device), *byhand.gradients(parallel.module)]
-    theirs = [expected, *byhand.gradients(plain)]
-    return Comparison(calls, scores.device, byhand.largest_gap(ours, theirs))
+    expected_loss = expected.square().mean()
+    expected_loss.backward()
+    same_place = scores.to(x.device)
+    ours = [same_place, *gradients(parallel.module)]
+    theirs = [expected, *gradients(plain)]
+    gap = largest_gap(ours, theirs)
+    return Comparison(calls, scores.device, gap)
 
 
 def train_step(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
     optimizer.zero_grad()
     scores = network(x)
-    nn.functional.cross_entropy(scores, y).backward()
+    loss = nn.functional.cross_entropy(scores, y)
+    loss.backward()
     optimizer.step()
 
 
 def stepper(network: nn.Module, batch_size: int, device: torch.device) -> Callable[[], None]:
     """A training step of `network`, always on the same batch."""
-    x = torch.randn(batch_size, 3, 32, 32, device=device)
+    shape = (batch_size, 3, 32, 32)
+    x = torch.randn(shape, device=device)
     y = torch.randint(10, (batch_size,), device=device)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    weights = network.parameters()
+    optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.9)
     return partial(train_step, network, optimizer, x, y)
 
 
@@ -73,43 +82,60 @@ def main() -> None:
     args = parser.parse_args()
     place = here()
     gpus = torch.cuda.device_count()
-    ids = [0] if gpus == 1 else [0, 1]  # two are asked for without any GPU, too
+    ids = [0, 1]  # two are asked for without any GPU, too
+    if gpus == 1:
+        ids = [0]
 
     # The same numbers? Once with the batch cut along its first dimension, once along its second.
-    model = Noting().to(place.device, torch.float64)
-    x = torch.randn(7, 5, 12).to(place.device, torch.float64)
+    model = Noting()
+    model.to(place.device, torch.float64)
+    x = torch.randn(7, 5, 12)
+    x = x.to(place.device, torch.float64)
     plain = copy.deepcopy(model)
+    last = ids[-1]
     comparisons = []
     for dim in (0, 1):
-        parallel = nn.DataParallel(model, device_ids=ids, output_device=ids[-1], dim=dim)
-        comparisons.append(compare(parallel, plain, x))
+        parallel = nn.DataParallel(model, device_ids=ids, output_device=last, dim=dim)
+        comparison = compare(parallel, plain, x)
+        comparisons.append(comparison)
     first, second = comparisons
-    used = {"asked": ids, "used": parallel.device_ids, "output": str(second.output)}
-    where = f"asked for {ids}, uses {parallel.device_ids}; output on {second.output}"
+    used = parallel.device_ids
+    output = str(second.output)
+    devices = {"asked": ids, "used": used, "output": output}
+    where = f"asked for {ids}, uses {used}; output on {output}"
     print(f"{where}; calls counted: {model.calls}")
-    print(f"dim=0 gives {first.calls}\ndim=1 gives {second.calls}")
+    print("dim=0 gives", first.calls)
+    print("dim=1 gives", second.calls)
 
     # Memory first, while only DataParallel has been at work.
     together = []
     for size in args.batch_sizes:
-        network = nn.DataParallel(ResNet().to(place.device), ids)
-        together.append(stepper(network, size, place.device))
-        together[-1]()
+        network = ResNet().to(place.device)
+        network = nn.DataParallel(network, ids)
+        step = stepper(network, size, place.device)
+        step()
+        together.append(step)
     peaks = [torch.cuda.max_memory_allocated(gpu) for gpu in range(gpus)]
 
     # Is it faster? A step ends on the first GPU, with what the others gave: wait for that one.
     times = []
-    for size, step in zip(args.batch_sizes, together, strict=True):
-        plain_step = stepper(ResNet().to(place.device), size, place.device)
+    pairs = zip(args.batch_sizes, together, strict=True)
+    for size, step in pairs:
+        network = ResNet().to(place.device)
+        plain_step = stepper(network, size, place.device)
         ways = {"plain": plain_step, "parallel": step}
-        times.append(in_turns(ways, args.steps, place.device))
-        paces = [f"{size / median(own):,.0f} pictures/s {way}" for way, own in times[-1].items()]
+        seconds = in_turns(ways, args.steps, place.device)
+        times.append(seconds)
+        paces = []
+        for way, own in seconds.items():
+            pace = size / median(own)
+            paces.append(f"{pace:,.0f} pictures/s {way}")
         print(f"batches of {size}:", ", ".join(paces))
 
     shapes = [first.calls, second.calls]
     gap = max(first.gap, second.gap)
-    results = {"shapes": shapes, "gap": gap, "calls": model.calls, "peaks": peaks}
-    report("dp", place, **used, times=times, **results)
+    results = {"shapes": shapes, "gap": gap, "calls": model.calls}
+    report("dp", place, **devices, times=times, **results, peaks=peaks)
 
 
 if __name__ == "__main__":

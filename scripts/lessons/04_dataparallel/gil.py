@@ -70,15 +70,22 @@ def compare(work: Work, rounds: int, place: Place) -> dict[str, dict[str, list[f
     def clocked(name: str, way: Callable[[Work, int], None]) -> None:
         began = time.perf_counter()
         cpu_began = time.process_time()
-        if place.rank == 0 or way is in_processes:
+        takes_part = place.rank == 0 or way is in_processes
+        if takes_part:
             way(work, count)
         cpu = time.process_time() - cpu_began
-        cores.setdefault(name, []).append(cpu / (time.perf_counter() - began))
+        elapsed = time.perf_counter() - began
+        cores.setdefault(name, []).append(cpu / elapsed)
 
     ways = {"one thread": one_by_one, "threads": in_threads, "processes": in_processes}
-    calls = {name: partial(clocked, name, way) for name, way in ways.items()}
-    seconds = in_turns(calls, rounds, torch.device("cpu"), before=dist.barrier)
-    return {"seconds": seconds, "cores": {name: own[-rounds:] for name, own in cores.items()}}
+    calls = {}
+    for name, way in ways.items():
+        calls[name] = partial(clocked, name, way)
+    cpu = torch.device("cpu")
+    seconds = in_turns(calls, rounds, cpu, before=dist.barrier)
+    for name, own in cores.items():
+        cores[name] = own[-rounds:]  # without the rounds that warm up
+    return {"seconds": seconds, "cores": cores}
 
 
 @record
@@ -86,8 +93,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
-    place = here()
-    start(place._replace(backend="gloo"))  # in any case, as this is about the CPU alone
+    place = here(gpus=0)  # in any case, as this is about the CPU alone
+    start(place)
 
     seconds = {}
     cores = {}
@@ -97,7 +104,9 @@ def main() -> None:
         seconds[kind] = measured["seconds"]
         cores[kind] = measured["cores"]
         if place.rank == 0:
-            times = [f"{way} {median(own):.2f} s" for way, own in seconds[kind].items()]
+            times = []
+            for way, own in measured["seconds"].items():
+                times.append(f"{way} {median(own):.2f} s")
             print(f"{kind}:", ", ".join(times))
     report("gil", place, seconds=seconds, cores=cores)
     dist.destroy_process_group()

@@ -37,7 +37,8 @@ class Stage:
 
     def send(self, tensor: Tensor, rank: int) -> None:
         self.sent.append(tensor.nbytes)
-        dist.send(tensor.detach().to(self.channel), rank)
+        message = tensor.detach().to(self.channel)
+        dist.send(message, rank)
 
     def receive(self, rank: int, like: Tensor) -> Tensor:
         tensor = torch.empty_like(like, device=self.channel)
@@ -49,7 +50,8 @@ class Stage:
         """Notes the span of what is done inside."""
         began = self.now()
         yield
-        self.spans[name] = [began, self.now()]
+        ended = self.now()
+        self.spans[name] = [began, ended]
 
     def now(self) -> float:
         torch.get_device_module(self.place.device).synchronize()  # a GPU may still be at work
@@ -61,7 +63,8 @@ class Stage:
         rank = self.place.rank
         x = batch
         if not self.is_first:
-            x = self.receive(rank - 1, like=batch).requires_grad_()
+            x = self.receive(rank - 1, like=batch)
+            x.requires_grad_()
         with self.clocked("forward"):
             output = self.layers(x)
 
@@ -82,17 +85,20 @@ def network(width: int, layers: int) -> nn.Sequential:
     """(N, width) → (N, width), alternately linear and tanh."""
     modules = []
     for _ in range(layers // 2):
-        modules += [nn.Linear(width, width), nn.Tanh()]
+        linear = nn.Linear(width, width)
+        modules += [linear, nn.Tanh()]
     return nn.Sequential(*modules)
 
 
 def gap(part: nn.Module, same_part: nn.Module) -> float:
     """Largest difference of their gradients, as a part of the largest gradient of that tensor."""
     gaps = []
-    for ours, theirs in zip(part.parameters(), same_part.parameters(), strict=True):
+    pairs = zip(part.parameters(), same_part.parameters(), strict=True)
+    for ours, theirs in pairs:
         difference = (ours.grad - theirs.grad).abs().max()
         largest = theirs.grad.abs().max()
-        gaps.append((difference / largest).item())
+        relative = difference / largest
+        gaps.append(relative.item())
     return max(gaps)
 
 
@@ -109,17 +115,23 @@ def main() -> None:
 
     # Every rank has the whole model, to compare; a real one may be too large for one rank.
     torch.manual_seed(0)
-    whole = network(args.width, LAYERS * place.world_size).to(place.device, torch.float64)
-    own = whole[LAYERS * place.rank : LAYERS * (place.rank + 1)]
+    whole = network(args.width, LAYERS * place.world_size)
+    whole.to(place.device, torch.float64)
+    first = LAYERS * place.rank
+    own = whole[first : first + LAYERS]
     stage = Stage(copy.deepcopy(own), place)
-    pair = torch.randn(2, args.batch_size, args.width, dtype=torch.float64)
+    shape = (2, args.batch_size, args.width)
+    pair = torch.randn(shape, dtype=torch.float64)
     batch, target = pair.to(place.device)
-    optimizer = torch.optim.SGD([*stage.layers.parameters(), *whole.parameters()], lr=0.1)
+    parameters = [*stage.layers.parameters(), *whole.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
 
     gaps = []
     for _ in range(3):
         optimizer.zero_grad()
-        nn.functional.mse_loss(whole(batch), target).backward()
+        expected = whole(batch)
+        whole_loss = nn.functional.mse_loss(expected, target)
+        whole_loss.backward()
         dist.barrier()  # the ranks begin together
         stage.step(batch, target)
         gaps.append(gap(stage.layers, own))

@@ -17,8 +17,10 @@ from devices import Place, here, report
 
 def mean_gradient(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> Tensor:
     """The mean of all ranks' gradients in one vector, gathered; `.grad` stays as it is."""
-    loss = nn.functional.mse_loss(model(x), y)
-    own = parameters_to_vector(torch.autograd.grad(loss, model.parameters()))
+    output = model(x)
+    loss = nn.functional.mse_loss(output, y)
+    gradients = torch.autograd.grad(loss, model.parameters())
+    own = parameters_to_vector(gradients)
     of_ranks = [torch.empty_like(own) for _ in range(place.world_size)]
     dist.all_gather(of_ranks, own)
     return torch.stack(of_ranks).mean(0)
@@ -45,31 +47,39 @@ def train(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict:
         optimizer.step()
 
         # Was it the mean that `step` followed?
-        used = parameters_to_vector(parameter.grad for parameter in model.parameters())
-        gaps.append((used - mean).abs().max().item())
+        gradients = [parameter.grad for parameter in model.parameters()]
+        difference = parameters_to_vector(gradients) - mean
+        gap = difference.abs().max()
+        gaps.append(gap.item())
         last_layer = model[2]
-        weights.append(last_layer.weight[0, 0].item())
+        weight = last_layer.weight[0, 0]
+        weights.append(weight.item())
     return {"loss": loss.item(), "weights": weights, "gap": max(gaps)}
 
 
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     # The same network on every rank, but only a part of the curve for each.
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1)).to(place.device)
+    model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+    model.to(place.device)
     curve = torch.linspace(-3, 3, 200).to(place.device)
     curve = curve.unsqueeze(1)  # (200, 1)
     x = curve.chunk(place.world_size)[place.rank]
-    history = train(model, x, torch.sin(x), place)
+    y = torch.sin(x)
+    history = train(model, x, y, place)
 
     # How well does this rank draw the whole curve, with the half that it never saw?
     with torch.no_grad():
         output = model(curve)
-    error = nn.functional.mse_loss(output, torch.sin(curve)).item()
-    errors = f"{history['loss']:.5f} on its own part, {error:.5f} on the whole curve"
+    sine = torch.sin(curve)
+    error = nn.functional.mse_loss(output, sine).item()
+    own_error = history["loss"]
+    errors = f"{own_error:.5f} on its own part, {error:.5f} on the whole curve"
     print(f"rank {place.rank}: mean squared error {errors}\n", end="")
 
     points = curve.flatten().tolist()

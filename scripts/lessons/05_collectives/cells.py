@@ -31,14 +31,20 @@ def color_of(number: int | None) -> str:
 
 def cell(ax: plt.Axes, column: int, top: float, number: int | None, pale: bool) -> None:
     """Draw one cell and its number."""
+    color = color_of(number)
     square = plt.Rectangle((column, top), SIDE, SIDE)
-    square.set_facecolor(color_of(number))
+    square.set_facecolor(color)
     square.set_edgecolor(GREY)
-    square.set_alpha(0.3 if pale else 1)
+    if pale:
+        square.set_alpha(0.3)
     ax.add_patch(square)
 
-    label = ax.text(column + MIDDLE, top + MIDDLE, number or "", size=12)
-    label.set_color("black" if pale or color_of(number) == SOME else "white")
+    text = number or ""
+    label = ax.text(column + MIDDLE, top + MIDDLE, text, size=12)
+    if pale or color == SOME:
+        label.set_color("black")
+    else:
+        label.set_color("white")
     label.set_horizontalalignment("center")
     label.set_verticalalignment("center")
 
@@ -52,8 +58,10 @@ def table(ax: plt.Axes, rows: list[Row], title: str, faded: bool = False, pitch:
     # The names of the rows are the only marks on the axes; rank 0 is at the top.
     ranks = range(len(rows))
     middles = [rank * pitch + MIDDLE for rank in ranks]
-    names = [f"rank {rank}" for rank in ranks]
-    ax.set_yticks(middles, names if ax.get_subplotspec().is_first_col() else [])
+    names = []
+    if ax.get_subplotspec().is_first_col():
+        names = [f"rank {rank}" for rank in ranks]
+    ax.set_yticks(middles, names)
     ax.set_xticks([])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
@@ -64,23 +72,28 @@ def table(ax: plt.Axes, rows: list[Row], title: str, faded: bool = False, pitch:
     ax.set_title(title, size=11)
 
 
-def in_column(rank: int, piece: list[int], columns: int) -> Row:
-    """A piece of one number as a row of its own, in the column of its rank."""
-    row = [None] * columns
-    row[rank] = piece[0]
-    return row
+def in_columns(pieces: list[list[int]]) -> list[Row]:
+    """Each rank's piece of one number as a row of its own, in the column of its rank."""
+    rows = []
+    for rank, piece in enumerate(pieces):
+        row = [None] * len(pieces)
+        row[rank] = piece[0]
+        rows.append(row)
+    return rows
 
 
 def before_after(ranks: list[dict], names: list[str]) -> None:
     """For each collective, what the ranks held before it (above) and after it (below)."""
-    _, axes = plt.subplots(2, len(names), figsize=(0.5 + 1.9 * len(names), 4.4))
+    width = 0.5 + 1.9 * len(names)
+    _, axes = plt.subplots(2, len(names), figsize=(width, 4.4))
     for (top, bottom), name in zip(axes.T, names, strict=True):
         before = [rank["own"] for rank in ranks]
-        if name == "all-gather":
-            before = [in_column(n, rank["piece"], 3) for n, rank in enumerate(ranks)]
         after = [rank["after"][name] for rank in ranks]
+        if name == "all-gather":
+            pieces = [rank["piece"] for rank in ranks]
+            before = in_columns(pieces)
         if name == "reduce-scatter":
-            after = [in_column(n, piece, 3) for n, piece in enumerate(after)]
+            after = in_columns(after)
         table(top, before, f"before {name}")
         table(bottom, after, f"after {name}", faded=name == "reduce")
 
@@ -99,7 +112,8 @@ def ring_steps(ranks: list[dict]) -> None:
     states = [rank["rings"]["3"]["states"] for rank in ranks[:3]]  # states[rank][moment][chunk]
     _, axes = plt.subplots(2, 3, figsize=(6.2, 6.2))
     for ax, title, moment in zip(axes.flat, STEPS, [0, 1, 2, 2, 3, 4], strict=True):
-        table(ax, [own[moment] for own in states], title, pitch=PITCH)
+        rows = [own[moment] for own in states]
+        table(ax, rows, title, pitch=PITCH)
         if "done" in title:
             continue
         for sender in range(3):
@@ -107,7 +121,8 @@ def ring_steps(ranks: list[dict]) -> None:
             receiver = states[(sender + 1) % 3]
             now = receiver[moment]
             later = receiver[moment + 1]
-            chunk = [now[c] != later[c] for c in range(3)].index(True)
+            changed = [now[c] != later[c] for c in range(3)]
+            chunk = changed.index(True)
             arrow(ax, chunk, sender, PITCH)
             if sender == 2:  # the last sends to the first: out at the bottom, in above
                 arrow(ax, chunk, -1, PITCH)

@@ -53,14 +53,19 @@ def exchange(own: Tensor, piece: Tensor) -> dict[str, Tensor]:
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
     # gloo carries messages where ranks share a GPU or have none: then we stay in main memory.
-    device = place.device if place.backend == "nccl" else torch.device("cpu")
+    device = torch.device("cpu")
+    if place.backend == "nccl":
+        device = place.device
 
     # Rank 0 has 1, 10, 100; rank 1 has 2, 20, 200; …
-    own = 2**place.rank * 10 ** torch.arange(place.world_size, device=device)
+    powers = 10 ** torch.arange(place.world_size, device=device)
+    own = 2**place.rank * powers
     piece = own[place.rank : place.rank + 1].clone()  # one number of these
-    after = {name: tensor.tolist() for name, tensor in exchange(own, piece).items()}
+    tensors = exchange(own, piece)
+    after = {name: tensor.tolist() for name, tensor in tensors.items()}
 
     print(f"rank {place.rank} began with {own.tolist()}\n", end="")
     report("collectives", place, own=own.tolist(), piece=piece.tolist(), after=after)

@@ -33,10 +33,14 @@ class OwnDDP(nn.Module):
 
     def average_gradients(self) -> None:
         """Call it on every rank between `backward` and `step`."""
-        gradients = [p.grad for p in self.module.parameters() if p.grad is not None]
+        gradients = []
+        for parameter in self.module.parameters():
+            if parameter.grad is not None:
+                gradients.append(parameter.grad)
         sizes = [gradient.numel() for gradient in gradients]
+        pieces = [gradient.flatten() for gradient in gradients]
         # One long message, not many short ones.
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        flat = torch.cat(pieces)
         ring_all_reduce(flat)
         flat /= dist.get_world_size()
         for gradient, part in zip(gradients, flat.split(sizes), strict=True):
@@ -55,7 +59,9 @@ class Training:
 
     def __init__(self, module: nn.Module, part: slice, averages: bool = False):
         self.module = module
-        self.model = OwnDDP(module) if averages else module
+        self.model = module
+        if averages:
+            self.model = OwnDDP(module)
         self.part = part
         self.averages = averages
         self.criterion = nn.MSELoss()
@@ -64,11 +70,14 @@ class Training:
 
     def step(self, x: Tensor, y: Tensor) -> None:
         last_layer = self.module[2]
-        self.trace.append(last_layer.weight[0, 0].item())
+        weight = last_layer.weight[0, 0]
+        self.trace.append(weight.item())
 
+        x = x[self.part]
+        y = y[self.part]
         self.optimizer.zero_grad()
-        output = self.model(x[self.part])
-        loss = self.criterion(output, y[self.part])
+        output = self.model(x)
+        loss = self.criterion(output, y)
         loss.backward()
         if self.averages:
             self.model.average_gradients()
@@ -83,9 +92,12 @@ class Training:
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
     # Our ring sends tensors, and gloo sends those in main memory only.
-    device = place.device if place.backend == "nccl" else torch.device("cpu")
+    device = torch.device("cpu")
+    if place.backend == "nccl":
+        device = place.device
 
     # One copy learns from whole batches. Two take this rank's part, from a start of their own.
     rows = SHARE * place.world_size
@@ -99,18 +111,21 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     gaps = []
     for _ in range(STEPS):
-        x = torch.randn(rows, 4, dtype=torch.float64, generator=generator).to(device)
+        x = torch.randn(rows, 4, dtype=torch.float64, generator=generator)
+        x = x.to(device)
         y = x.prod(1, keepdim=True)
         for training in (alone, own_ddp, silent):
             training.step(x, y)
         difference = own_ddp.weights() - alone.weights()
-        gaps.append(difference.abs().max().item())
+        gap = difference.abs().max()
+        gaps.append(gap.item())
 
     if place.rank == 0:
         compared = "own DDP differs from one process on the whole batch"
         print(f"after {len(gaps)} steps: {compared} by {gaps[-1]:.1e}")
     traces = {"one process": alone.trace, "own DDP": own_ddp.trace, "never talks": silent.trace}
-    report("ownddp", place, traces=traces, gaps=gaps, weights=own_ddp.weights().tolist())
+    weights = own_ddp.weights().tolist()
+    report("ownddp", place, traces=traces, gaps=gaps, weights=weights)
     dist.destroy_process_group()
 
 

@@ -62,19 +62,24 @@ def main() -> None:
     args = parser.parse_args()
     dist.init_process_group(place.backend, timeout=TIMEOUT, device_id=place.bound)
     # gloo sends and receives tensors in main memory only.
-    device = place.device if place.backend == "nccl" else torch.device("cpu")
+    device = torch.device("cpu")
+    if place.backend == "nccl":
+        device = place.device
 
     torch.manual_seed(place.rank)
     rings = {}
-    for n in range(1, min(place.world_size, 4) + 1):
+    largest = min(place.world_size, 4)
+    for n in range(1, largest + 1):
         # Every rank makes each group, whether it is a member or not; then the members try it.
-        group = dist.new_group(list(range(n)), timeout=TIMEOUT)
+        members = list(range(n))
+        group = dist.new_group(members, timeout=TIMEOUT)
         if place.rank < n:
             rings[n] = try_ring(group, args.elements, device)
         if place.rank == 0:
-            sent = rings[n]["sent"]
-            ratio = sent / rings[n]["size"]
-            worst = max(rings[n]["gaps"].values())
+            ring = rings[n]
+            sent = ring["sent"]
+            ratio = sent / ring["size"]
+            worst = max(ring["gaps"].values())
             cost = f"a rank sends {sent:,} bytes, {ratio:.3f} × the tensor"
             print(f"ring of {n}: {cost}, gap {worst:.1e}")
 

@@ -15,7 +15,8 @@ from devices import here, report
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     # Each rank brings its number plus one; afterwards every rank holds the sum.
     total = torch.tensor([place.rank + 1], device=place.device)

@@ -29,11 +29,15 @@ def main() -> None:
 
     # What torchrun told this rank; one write, so that the ranks do not mix.
     told = {name: os.environ[name] for name in NAMES}
-    text = " ".join(f"{name}={value}" for name, value in told.items())
+    variables = [f"{name}={value}" for name, value in told.items()]
+    text = " ".join(variables)
     print(f"rank {place.rank} of {dist.get_world_size()}, {place.device}: {text}\n", end="")
 
     # What the last rank would get on other machines, and what could carry messages on this one.
-    policy = [[*machine, *choose(*machine, machine[1] - 1)] for machine in MACHINES]
+    policy = []
+    for gpus, ranks in MACHINES:
+        device, backend = choose(gpus, ranks, local_rank=ranks - 1)
+        policy.append([gpus, ranks, device, backend])
     built = {
         "gloo": dist.is_gloo_available(),
         "nccl": dist.is_nccl_available(),

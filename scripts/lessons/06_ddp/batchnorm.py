@@ -43,22 +43,28 @@ class SyncedBatchNorm(nn.BatchNorm2d):
 
         # First the mean, then the variance around it: E[x²] − E[x]² would lose all digits where the
         # mean is large.
-        count = x.numel() // x.shape[1] * dist.get_world_size()
-        mean = SumOverRanks.apply(x.sum((0, 2, 3))) / count
+        own_count = x.numel() // x.shape[1]
+        count = own_count * dist.get_world_size()
+        own_sum = x.sum((0, 2, 3))
+        mean = SumOverRanks.apply(own_sum) / count
         centred = x - mean[:, None, None]
-        variance = SumOverRanks.apply(centred.square().sum((0, 2, 3))) / count
+        own_squares = centred.square().sum((0, 2, 3))
+        variance = SumOverRanks.apply(own_squares) / count
 
         self.num_batches_tracked += 1
         self.running_mean.lerp_(mean.detach(), self.momentum)
-        self.running_var.lerp_(variance.detach() * count / (count - 1), self.momentum)
+        unbiased = variance.detach() * count / (count - 1)
+        self.running_var.lerp_(unbiased, self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()
-        return centred * scale[:, None, None] + self.bias[:, None, None]
+        scaled = centred * scale[:, None, None]
+        return scaled + self.bias[:, None, None]
 
 
 def input_gradient(layer: nn.Module, x: Tensor, target: Tensor) -> Tensor:
     """The gradient of a loss by the layer's input, of x's shape."""
     x = x.clone().requires_grad_()
-    loss = (layer(x) * target).sum()
+    output = layer(x)
+    loss = (output * target).sum()
     loss.backward()
     return x.grad
 
@@ -66,7 +72,8 @@ def input_gradient(layer: nn.Module, x: Tensor, target: Tensor) -> Tensor:
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     # The same whole batch and the same loss on every rank, of which each takes its part.
     torch.manual_seed(0)
@@ -76,8 +83,10 @@ def main() -> None:
     part = slice(first, first + SHARE)
 
     # What one process gets with the whole batch is what the ranks should get together.
-    alone = nn.BatchNorm2d(3).to(place.device, torch.float64)
-    expected = input_gradient(alone, whole, target)[part]
+    alone = nn.BatchNorm2d(3)
+    alone.to(place.device, torch.float64)
+    whole_gradient = input_gradient(alone, whole, target)
+    expected = whole_gradient[part]
     layers = {"BatchNorm": nn.BatchNorm2d(3), "ours": SyncedBatchNorm(3)}
     if place.backend == "nccl":  # in training, the library's own takes tensors on GPUs only
         layers["SyncBatchNorm"] = nn.SyncBatchNorm(3)
@@ -89,11 +98,13 @@ def main() -> None:
         layer.to(place.device, torch.float64)
         gradient = input_gradient(layer, whole[part], target[part])
         difference = gradient - expected
-        gaps[name] = difference.abs().max().item()
+        gap = difference.abs().max().item()
+        gaps[name] = gap
         means[name] = layer.running_mean.tolist()
         variances[name] = layer.running_var.tolist()
-        mean = f"mean of channel 0 {means[name][0]:+.5f}"
-        print(f"rank {place.rank}, {name}: {mean}, gradient off by {gaps[name]:.1e}\n", end="")
+        mean = means[name][0]
+        numbers = f"mean of channel 0 {mean:+.5f}, gradient off by {gap:.1e}"
+        print(f"rank {place.rank}, {name}: {numbers}\n", end="")
     report("batchnorm", place, gaps=gaps, means=means, variances=variances)
     dist.destroy_process_group()
 

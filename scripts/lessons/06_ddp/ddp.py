@@ -61,6 +61,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
     cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
     scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, **cycle)
 
+    print_every = max(1, steps // 8)
     losses = []
     weights = []
     began = time.perf_counter()
@@ -86,7 +87,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
             scheduler.step()
             losses.append(loss.detach())
             done = len(losses)
-            if place.rank == 0 and done % max(1, steps // 8) == 0:
+            if place.rank == 0 and done % print_every == 0:
                 seconds = time.perf_counter() - began
                 pace = done * args.global_batch_size / seconds
                 progress = f"epoch {epoch + 1}, step {done} of {steps}"
@@ -130,7 +131,8 @@ def main() -> None:
     if args.global_batch_size % place.world_size:
         batch = f"a global batch of {args.global_batch_size}"
         raise ValueError(f"{place.world_size} ranks cannot share {batch} equally")
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     train_set = Pictures(True, args.train_size)
     test_set = Pictures(False, args.test_size)

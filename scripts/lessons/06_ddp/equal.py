@@ -48,9 +48,11 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.frozen(x).relu()
-        x = self.norm(self.first(x)).relu()
+        x = self.first(x)
+        x = self.norm(x).relu()
         x = self.second(x)
-        return self.head(x.mean((2, 3)))
+        x = x.mean((2, 3))
+        return self.head(x)
 
 
 def part_of(rank: int, case: Case) -> slice:
@@ -110,7 +112,8 @@ def compare(case: Case, tied: bool, place: Place) -> dict[str, object]:
 
         weights_alone = parameters_to_vector(alone.parameters())
         weights = parameters_to_vector(shared.parameters())
-        gap = (weights - weights_alone).abs().max()
+        difference = weights - weights_alone
+        gap = difference.abs().max()
         gaps.append(gap.item())
 
     weights = shared.first.weight.flatten().tolist()
@@ -133,9 +136,12 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=cases)
     parser.add_argument("--tied", action="store_true", help="two layers share one weight")
     args = parser.parse_args()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
-    comparisons = {name: compare(CASES[name], args.tied, place) for name in args.cases}
+    comparisons = {}
+    for name in args.cases:
+        comparisons[name] = compare(CASES[name], args.tied, place)
     if place.rank == 0:
         for name, comparison in comparisons.items():
             last_gap = comparison["gaps"][-1]

@@ -32,13 +32,15 @@ def steps_per_epoch(pictures: int, batch_size: int, world_size: int) -> int:
     """Batches of `batch_size` pictures that each rank gets, as DataLoader counts them."""
     dataset = range(pictures)
     sampler = DistributedSampler(dataset, world_size, rank=0)
-    return len(DataLoader(dataset, batch_size, sampler=sampler))
+    loader = DataLoader(dataset, batch_size, sampler=sampler)
+    return len(loader)
 
 
 def crops(picture: torch.Tensor, seed: int) -> list[list]:
     """A picture (1, 3, 32, 32), shifted and mirrored at random three times, as nested lists."""
     torch.manual_seed(seed)
-    return [augment(picture)[0].tolist() for _ in range(3)]
+    shifted = [augment(picture) for _ in range(3)]
+    return [batch[0].tolist() for batch in shifted]
 
 
 @record
@@ -49,11 +51,15 @@ def main() -> None:
     of_five = in_order(5, place)
     forgotten = three_epochs(place, set_epoch=False)
     remembered = three_epochs(place, set_epoch=True)
-    steps = {n: steps_per_epoch(2049, 32, world_size=n) for n in (1, 2, 9)}
+    steps = {}
+    for world_size in (1, 2, 9):
+        steps[world_size] = steps_per_epoch(2049, 32, world_size)
 
     # The seed decides how a picture is shifted: one seed for all ranks, or one for each.
     picture = Pictures(train=True, size=1).x
-    shifted = {"the same seed": crops(picture, 0), "seed + rank": crops(picture, place.rank)}
+    same_seed = crops(picture, seed=0)
+    own_seed = crops(picture, seed=place.rank)
+    shifted = {"the same seed": same_seed, "seed + rank": own_seed}
 
     print(f"rank {place.rank}: {of_ten} of ten, {of_five} of five\n", end="")
     report(

@@ -24,12 +24,16 @@ PERIOD = 96  # pictures from one test to the next
 def beginning(pictures: int) -> tuple[Network, Tensor, Tensor]:
     """A network, x (pictures + 512, 3, 8, 8) and labels y: always the same, on every rank."""
     torch.manual_seed(0)
-    teacher = Network(nn.Identity(), tied=False).to(torch.float64)
-    model = Network(nn.Identity(), tied=False).to(torch.float64)
+    teacher = Network(nn.Identity(), tied=False)
+    teacher.to(torch.float64)
+    model = Network(nn.Identity(), tied=False)
+    model.to(torch.float64)
     x = torch.randn(pictures + TESTED, 3, 8, 8, dtype=torch.float64)
     scores = teacher(x).detach()
-    scores = (scores - scores.mean(0)) / scores.std(0)  # all ten classes about as often
-    return model, x, scores.argmax(1)
+    centred = scores - scores.mean(0)
+    scores = centred / scores.std(0)  # all ten classes about as often
+    y = scores.argmax(1)
+    return model, x, y
 
 
 def train(
@@ -40,23 +44,29 @@ def train(
     network.to(place.device)
     x = x.to(place.device)
     y = y.to(place.device)
-    model = network if alone else DistributedDataParallel(network)
-    rank = 0 if alone else place.rank
-    world_size = 1 if alone else place.world_size
+    model = network
+    rank = 0
+    world_size = 1
+    if not alone:
+        model = DistributedDataParallel(network)
+        rank = place.rank
+        world_size = place.world_size
 
     optimizer = torch.optim.SGD(network.parameters(), lr)
     losses = []
     for begin in range(0, pictures, batch_size):
         if begin % PERIOD == 0:
             output = network(x[pictures:])
-            losses.append(cross_entropy(output, y[pictures:]).item())
+            loss = cross_entropy(output, y[pictures:])
+            losses.append(loss.item())
         part = slice(begin + rank, begin + batch_size, world_size)
         optimizer.zero_grad()
         output = model(x[part])
         loss = cross_entropy(output, y[part])
         loss.backward()
         optimizer.step()
-    return losses, parameters_to_vector(network.parameters()).detach()
+    weights = parameters_to_vector(network.parameters())
+    return losses, weights.detach()
 
 
 @record
@@ -66,7 +76,8 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.2)
     parser.add_argument("--pictures", type=int, default=PERIOD * 38)
     args = parser.parse_args()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     # The batch is so small that the batches of all ranks fit into one period.
     n = place.world_size
@@ -83,7 +94,8 @@ def main() -> None:
     for name, (batch_size, lr) in setups.items():
         losses, weights = train(batch_size, lr, args.pictures, place)
         curves[name] = losses
-        far[name] = (weights - goal).abs().max().item()
+        difference = weights - goal
+        far[name] = difference.abs().max().item()
         if place.rank == 0:
             print(f"{name:42} loss {losses[-1]:.4f}, weights off by at most {far[name]:.1e}")
     report("rates", place, curves=curves, far=far)

@@ -21,14 +21,17 @@ from stopwatch import in_turns, slowest
 def stepper(width: int, batch_size: int, with_ddp: bool, place: Place) -> Callable[[], None]:
     """A training step of a ResNet on `batch_size` random pictures a rank."""
     layout = torch.channels_last
-    network = ResNet((width, 2 * width, 2 * width))
+    widths = (width, 2 * width, 2 * width)
+    network = ResNet(widths)
     network.to(place.device, memory_format=layout)
     model = network
     if with_ddp:
         model = DistributedDataParallel(network)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
-    x = torch.randn(batch_size, 3, 32, 32).to(place.device, memory_format=layout)
-    y = torch.randint(10, (batch_size,)).to(place.device)
+    x = torch.randn(batch_size, 3, 32, 32)
+    y = torch.randint(10, (batch_size,))
+    x = x.to(place.device, memory_format=layout)
+    y = y.to(place.device)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -66,7 +69,8 @@ def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> di
     times = in_turns(ways, rounds, place.device, before=dist.barrier)
     rounds_of = {}
     for name, own_times in times.items():
-        rounds_of[name] = [slowest(own / count, place.device) for own in own_times]
+        own_steps = [own / count for own in own_times]
+        rounds_of[name] = [slowest(own, place.device) for own in own_steps]
     return rounds_of
 
 
@@ -79,16 +83,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2, help="in a round, of the largest batch")
     args = parser.parse_args()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     table = []
+    largest = max(args.batches)
     for width in args.widths:
         for batch in args.batches:
             # Small batches are over soon: more of them.
-            count = round(args.steps * (max(args.batches) / batch) ** 0.5)
+            factor = (largest / batch) ** 0.5
+            count = round(args.steps * factor)
             seconds = measure(width, batch, count, args.rounds, place)
             times = {name: statistics.median(each) for name, each in seconds.items()}
-            table.append({"width": width, "batch": batch, "seconds": seconds} | times)
+            row = {"width": width, "batch": batch, "seconds": seconds}
+            table.append(row | times)
 
             n = place.world_size
             strong = times["alone"] / times["ddp"]

@@ -15,13 +15,15 @@ from devices import here, report
 @record
 def main() -> None:
     place = here()
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
     dist.barrier()  # or a rank with nothing to send could leave while another is still connecting
 
     # An exam of 1001 answers, harder towards its end: True is a right answer.
     generator = torch.Generator().manual_seed(0)
     easiness = torch.linspace(0.9, 0.4, 1001)
-    right = torch.rand(1001, generator=generator) < easiness
+    draws = torch.rand(1001, generator=generator)
+    right = draws < easiness
 
     # Of two ranks, rank 0 grades 700 answers and rank 1 the other 301.
     share = right

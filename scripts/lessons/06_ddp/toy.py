@@ -40,8 +40,10 @@ class Rows(Dataset):
 
 def network() -> nn.Sequential:
     """x (N, 4) → (N, 1), in float64. Each process begins with other weights."""
-    torch.manual_seed(int(os.environ.get("RANK", "0")))
-    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)).double()
+    rank = int(os.environ.get("RANK", "0"))
+    torch.manual_seed(rank)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    return model.double()
 
 
 def train_alone(batches: list[list[int]]) -> list[float]:
@@ -50,9 +52,11 @@ def train_alone(batches: list[list[int]]) -> list[float]:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in batches:
+        x = rows.x[batch]
+        y = rows.y[batch]
         optimizer.zero_grad()
-        output = model(rows.x[batch])
-        loss = nn.functional.mse_loss(output, rows.y[batch])
+        output = model(x)
+        loss = nn.functional.mse_loss(output, y)
         loss.backward()
         optimizer.step()
     return parameters_to_vector(model.parameters()).tolist()
@@ -60,14 +64,23 @@ def train_alone(batches: list[list[int]]) -> list[float]:
 
 def by_epoch(batches: list[list[int]], epochs: int = 3) -> list[list[int]]:
     """The rows of each epoch in their order, if all epochs have equally many."""
-    rows = [row for batch in batches for row in batch]
+    rows = []
+    for batch in batches:
+        rows.extend(batch)
     share = len(rows) // epochs
-    return [rows[epoch * share : (epoch + 1) * share] for epoch in range(epochs)]
+    of_epochs = []
+    for epoch in range(epochs):
+        begin = epoch * share
+        of_epochs.append(rows[begin : begin + share])
+    return of_epochs
 
 
 def save(thing: object, *rest, **options) -> None:
     """`torch.save`, and a note of the names in what it saves."""
-    saved.append(list(thing) if isinstance(thing, Mapping) else [type(thing).__name__])
+    names = [type(thing).__name__]
+    if isinstance(thing, Mapping):
+        names = list(thing)
+    saved.append(names)
     write(thing, *rest, **options)
 
 
@@ -93,7 +106,9 @@ def has_left() -> bool:
 
 def number_of(device: object) -> int:
     """1, for 1 as for "cuda:1"."""
-    return device if isinstance(device, int) else torch.device(device).index
+    if isinstance(device, int):
+        return device
+    return torch.device(device).index
 
 
 def imagined(begin: Callable[[], str]) -> str:
@@ -119,4 +134,6 @@ def imagined(begin: Callable[[], str]) -> str:
         except Exception as error:
             return f"{type(error).__name__}: {error}"
     current = f"cuda:{chosen[-1]}"
-    return current if str(device) in ("cuda", current) else f"{device}, and {current} is current"
+    if str(device) in ("cuda", current):
+        return current
+    return f"{device}, and {current} is current"

@@ -50,7 +50,8 @@ class Trainer:
         for x, y in loader:
             x = x.to(self.place.device, non_blocking=True)
             y = y.to(self.place.device, non_blocking=True)
-            self.step(normalise(augment(x)), y)
+            x = normalise(augment(x))
+            self.step(x, y)
         if self.place.rank == 0:
             print(f"epoch {number + 1}: loss {self.losses[-1]:.3f}")
 
@@ -62,7 +63,8 @@ def main() -> None:
     if args.global_batch_size % place.world_size:
         batch = f"a global batch of {args.global_batch_size}"
         raise ValueError(f"{place.world_size} ranks cannot share {batch} equally")
-    dist.init_process_group(place.backend, timeout=timedelta(seconds=60), device_id=place.bound)
+    limit = timedelta(seconds=60)
+    dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     # Data, seeds and network as in ddp.py.
     train_set = Pictures(True, args.train_size)
@@ -89,8 +91,9 @@ def main() -> None:
 
     scores = evaluate(model, test_set, place)
     if place.rank == 0:
-        right = f"{scores['correct']:,} of {scores['count']:,} test pictures right"
-        print(f"{train_set.source}: {right}")
+        correct = scores["correct"]
+        count = scores["count"]
+        print(f"{train_set.source}: {correct:,} of {count:,} test pictures right")
     report("trainer", place, data=train_set.source, losses=losses, pace=pace, **scores)
     dist.destroy_process_group()
 

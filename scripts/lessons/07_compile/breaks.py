@@ -68,21 +68,27 @@ def show_graphs(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
     explanation = explain(function)(x)
     reason = "no break"
     if explanation.break_reasons:
-        reason = str(explanation.break_reasons[0].reason).partition("\n")[0]
+        first = explanation.break_reasons[0]
+        reason = str(first.reason).partition("\n")[0]
     print(f"{function.__name__:14}graphs: {explanation.graph_count}, {reason}")
     return explanation.graph_count
 
 
 def equal(function: Callable, mended: Callable, x: Tensor) -> bool:
     """Whether two functions return the same: for large numbers, small ones and negative ones."""
-    return all(torch.allclose(function(v), mended(v)) for v in [x, x / 100, -x])
+    for tensor in (x, x / 100, -x):
+        expected = function(tensor)
+        if not torch.allclose(expected, mended(tensor)):
+            return False
+    return True
 
 
 def refusal(function: Callable[[Tensor], Tensor], x: Tensor) -> str:
     """What torch.compile says when it must make one graph of a function; empty if it can."""
     torch.compiler.reset()
     try:
-        torch.compile(function, fullgraph=True, backend="eager")(x)
+        compiled = torch.compile(function, fullgraph=True, backend="eager")
+        compiled(x)
     except RuntimeError as error:
         return str(error)
     return ""
@@ -120,14 +126,18 @@ def main() -> None:
         graphs[name] = show_graphs(function, x)
         graphs[mended.__name__] = show_graphs(mended, x)
         same[name] = equal(function, mended, x)
-    messages = {function.__name__: refusal(function, x) for function, _ in PAIRS}
+    messages = {}
+    for function, _ in PAIRS:
+        messages[function.__name__] = refusal(function, x)
 
     # When something is compiled again: three settings, and then twenty sizes, more than the limit.
     batches = [x[:size].clone() for size in SIZES]
-    shapes = {str(way): compilations(step, batches, way) for way in [False, None, True]}
+    shapes = {}
+    for dynamic in (False, None, True):
+        shapes[str(dynamic)] = compilations(step, batches, dynamic)
     twenty = [x[:size].clone() for size in range(2, 22)]
-    most = compilations(step, twenty, dynamic=False)[-1]
-    recompiled = {"sizes": SIZES, "shapes": shapes, "most": most}
+    counts = compilations(step, twenty, dynamic=False)
+    recompiled = {"sizes": SIZES, "shapes": shapes, "most": counts[-1]}
     report("breaks", place, graphs=graphs, same=same, messages=messages, **recompiled)
 
 

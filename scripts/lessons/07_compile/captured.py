@@ -28,7 +28,8 @@ def layer(x: Tensor, weight: Tensor) -> Tensor:
 def dynamo(x: Tensor, weight: Tensor) -> list[str]:
     """The code of each graph that TorchDynamo captures of `layer`."""
     backend = Counting("eager")
-    torch.compile(layer, backend=backend)(x, weight)
+    compiled = torch.compile(layer, backend=backend)
+    compiled(x, weight)
     return backend.graphs
 
 
@@ -40,14 +41,18 @@ def operations(x: Tensor, weight: Tensor) -> dict[str, list[str]]:
         """A compiler that notes the operations of a graph, and then runs the graph as it is."""
 
         def compiler(graph: GraphModule, inputs: list[Tensor]) -> Callable:
-            calls = [node for node in graph.graph.nodes if node.op == "call_function"]
-            names[direction] = [str(node.target).removeprefix("aten.") for node in calls]
+            names[direction] = []
+            for node in graph.graph.nodes:
+                if node.op == "call_function":
+                    name = str(node.target).removeprefix("aten.")
+                    names[direction].append(name)
             return make_boxed_func(graph.forward)
 
         return compiler
 
     backend = aot_autograd(fw_compiler=keep("forward"), bw_compiler=keep("backward"))
-    output = torch.compile(layer, backend=backend)(x, weight)
+    compiled = torch.compile(layer, backend=backend)
+    output = compiled(x, weight)
     output.sum().backward()
     return names
 
@@ -57,8 +62,9 @@ def inductor(x: Tensor, weight: Tensor) -> tuple[str, float]:
     with torch.no_grad():
         compiled = torch.compile(layer, backend=BACKEND)
         output, modules = run_and_get_code(compiled, x, weight)
-        difference = (output - layer(x, weight)).abs().max()
-    return "".join(modules), difference.item()
+        difference = output - layer(x, weight)
+        largest = difference.abs().max()
+    return "".join(modules), largest.item()
 
 
 def kernels(code: str) -> list[str]:
@@ -77,8 +83,12 @@ def touched(kernel: str) -> int:
 def readable(kernel: str) -> str:
     """C++ without casts, checks of integer divisions, and lines that hold only a bracket."""
     text = re.sub(r"static_cast<int64_t>\((\w+?)L?\)", r"\1", kernel)
-    lines = [line for line in text.splitlines() if "integer_div_error" not in line]
-    return "\n".join(line for line in lines if line.strip() not in "{}")
+    lines = []
+    for line in text.splitlines():
+        only_bracket = line.strip() in "{}"
+        if "integer_div_error" not in line and not only_bracket:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def language(code: str) -> str:
@@ -103,11 +113,13 @@ def main() -> None:
     code, difference = inductor(x, weight)
 
     # For the notebook: the graph without its notes on what to forget, and the parts of the module.
-    graph = re.sub(r"; +\w+(?: = \w+)* = None", "", graphs[0]).strip()
+    notes = r"; +\w+(?: = \w+)* = None"
+    graph = re.sub(notes, "", graphs[0]).strip()
     call = r"^ +((?:extern_kernels\.|cpp_fused_|triton_\w+\.run).*?) *$"
     calls = re.findall(call, code, re.MULTILINE)
-    written = [readable(kernel) for kernel in kernels(code)]
-    trips = sum(touched(kernel) for kernel in kernels(code))
+    generated = kernels(code)
+    written = [readable(kernel) for kernel in generated]
+    trips = sum(touched(kernel) for kernel in generated)
 
     print(f"{len(graphs)} graph captured; kernels generated: {len(written)}, in {language(code)}")
     code_parts = {"calls": calls, "kernels": written, "touched": trips}

@@ -65,8 +65,11 @@ class Traffic(TorchDispatchMode):
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         output = operation(*args, **(kwargs or {}))
-        self.operations.append(operation.__name__.partition(".")[0])
-        self.bytes += sum(t.nbytes for t in (*args, output) if isinstance(t, Tensor))
+        name = operation.__name__.partition(".")[0]
+        self.operations.append(name)
+        for t in (*args, output):
+            if isinstance(t, Tensor):
+                self.bytes += t.nbytes
         return output
 
 
@@ -88,7 +91,8 @@ def main() -> None:
     place = here()
     keep_memory()
     torch.manual_seed(0)
-    x = torch.randn(args.megabytes * 2**20 // 4, device=place.device)
+    count = args.megabytes * 2**20 // 4  # a number has 4 bytes
+    x = torch.randn(count, device=place.device)
 
     # Eagerly, every operation is a kernel of its own: we count them while they run.
     with Traffic() as traffic:
@@ -100,7 +104,8 @@ def main() -> None:
     compiled = torch.compile(chain, backend=BACKEND)
     output, modules = run_and_get_code(compiled, x)
     difference = (output - expected).abs().max().item()
-    written = kernels("".join(modules))
+    code = "".join(modules)
+    written = kernels(code)
     trips = sum(touched(kernel) for kernel in written)
     fused = {"kernels": len(written), "bytes": trips * x.nbytes}
 

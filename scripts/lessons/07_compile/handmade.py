@@ -22,16 +22,19 @@ BLOCK = 1024  # numbers that one program handles
 
 @triton.jit
 def gated(x_pointer, h_pointer, out_pointer, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # the numbers that this program handles
+    first = tl.program_id(0) * BLOCK
+    at = first + tl.arange(0, BLOCK)  # the numbers that this program handles
     inside = at < n  # the last program has fewer
     x = tl.load(x_pointer + at, mask=inside)
     h = tl.load(h_pointer + at, mask=inside)
-    tl.store(out_pointer + at, x + tl.sigmoid(h) * h, mask=inside)
+    out = x + tl.sigmoid(h) * h
+    tl.store(out_pointer + at, out, mask=inside)
 
 
 @triton.jit
 def chained(x_pointer, out_pointer, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.program_id(0) * BLOCK
+    at = first + tl.arange(0, BLOCK)
     inside = at < n
     x = tl.load(x_pointer + at, mask=inside)
     # BEGIN SOLUTION
@@ -46,7 +49,8 @@ def launch(kernel, *inputs: Tensor) -> Tensor:
     """Start as many programs of a kernel as its inputs, all of one shape, need."""
     out = torch.empty_like(inputs[0])
     n = out.numel()
-    kernel[(triton.cdiv(n, BLOCK),)](*inputs, out, n, BLOCK=BLOCK)
+    programs = triton.cdiv(n, BLOCK)
+    kernel[(programs,)](*inputs, out, n, BLOCK=BLOCK)
     return out
 
 
@@ -64,7 +68,8 @@ def main() -> None:
     # Eager mode says what is right: three kernels for `gated`, six for `chained`.
     gated_eagerly = x + torch.sigmoid(h) * h
     gated_error = largest(launch(gated, x, h) - gated_eagerly)
-    chained_eagerly = ((x * 1.5 + 0.5).abs().sqrt() - 1).relu()
+    y = (x * 1.5 + 0.5).abs()
+    chained_eagerly = (y.sqrt() - 1).relu()
     chained_error = largest(launch(chained, x) - chained_eagerly)
 
     programs = triton.cdiv(len(x), BLOCK)

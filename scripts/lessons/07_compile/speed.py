@@ -30,7 +30,8 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(CACHE).absolute())  # for the n
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 torch._logging.set_logs(dynamo=logging.ERROR)
 # Without a C++ compiler, torch's own kernels run the graphs: nothing is generated or fused.
-BACKEND = "inductor" if shutil.which(os.environ.get("CXX", "g++")) else "aot_eager"
+COMPILER = os.environ.get("CXX", "g++")
+BACKEND = "inductor" if shutil.which(COMPILER) else "aot_eager"
 
 
 class Way(NamedTuple):
@@ -79,14 +80,17 @@ def training(way: Way, x: Tensor, y: Tensor, backend: Counting) -> Callable[[], 
     if way.compiled:
         run = torch.compile(model, backend=backend)  # for everyday use: torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    capability = torch.cuda.get_device_capability() if x.is_cuda else None
+    capability = None
+    if x.is_cuda:
+        capability = torch.cuda.get_device_capability()
     dtype = low_precision(capability)
 
     def step() -> None:
         optimizer.zero_grad()
         # Only timed here: to train in fp16, add a GradScaler (lesson 08).
         with torch.autocast(x.device.type, dtype, enabled=way.sixteen_bits):
-            loss = nn.functional.cross_entropy(run(x), y)
+            scores = run(x)
+            loss = nn.functional.cross_entropy(scores, y)
         loss.backward()
         optimizer.step()
 
@@ -107,22 +111,30 @@ def main() -> None:
     # Every way has a network of its own, and a backend of its own that counts its graphs.
     x = torch.randn(128, 3, 32, 32, device=place.device)
     y = torch.randint(10, (128,), device=place.device)
-    names = [args.only] if args.only else list(WAYS)
-    backends = {name: Counting() for name in names}
-    steps = {name: training(WAYS[name], x, y, backends[name]) for name in names}
+    names = list(WAYS)
+    if args.only:
+        names = [args.only]
+    backends = {}
+    steps = {}
+    for name in names:
+        backends[name] = Counting()
+        steps[name] = training(WAYS[name], x, y, backends[name])
 
     # The first step on its own, since it compiles. Of the others, two are there to settle.
-    first = {name: seconds(step, place.device) for name, step in steps.items()}
+    first = {}
+    for name, step in steps.items():
+        first[name] = seconds(step, place.device)
     later = in_turns(steps, args.steps - 3, place.device, settle=2)
 
     rows = {}
     for name in names:
         graphs = len(backends[name].graphs)
         assert graphs or not WAYS[name].compiled, "torch.compile was called: nothing was compiled"
-        rows[name] = {"first": first[name], "times": later[name], "step": median(later[name])}
+        typical = median(later[name])
+        rows[name] = {"first": first[name], "times": later[name], "step": typical}
         rows[name]["graphs"] = graphs
-        first_ms = 1000 * rows[name]["first"]
-        step_ms = 1000 * rows[name]["step"]
+        first_ms = 1000 * first[name]
+        step_ms = 1000 * typical
         print(f"{name:18} first step {first_ms:8,.0f} ms, then {step_ms:7.1f} ms a step")
     misses = counters["inductor"]["fxgraph_cache_miss"]  # graphs that were not in the cache
     report("speed", place, ways=rows, misses=misses, backend=BACKEND)

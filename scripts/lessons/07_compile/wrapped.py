@@ -102,11 +102,12 @@ def train(kind: str, order: str, batches: Tensor, place: Place) -> tuple[dict, T
 
     duration = backward_ends - backward_begins
     ready = [(moment - backward_begins) / duration for moment in moments]
-    row = {"graphs": len(backend.graphs), "ready": ready, "saved": next(iter(run.state_dict()))}
+    names = list(run.state_dict())
+    row = {"graphs": len(backend.graphs), "ready": ready, "saved": names[0]}
     row["times"] = times[3:]  # the first steps compile, and settle
     row["step"] = median(times[3:])
-    weights = nn.utils.parameters_to_vector(model.parameters()).detach()
-    return row, weights
+    weights = nn.utils.parameters_to_vector(model.parameters())
+    return row, weights.detach()
 
 
 @record

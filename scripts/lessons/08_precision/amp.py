@@ -36,7 +36,8 @@ def main() -> None:
     torch.manual_seed(place.rank)
     story = defaultdict(list)
     for step in range(args.steps):
-        x, y = batch(place, bad=step == args.bad)
+        bad = step == args.bad
+        x, y = batch(place, bad)
         before = weights(model)
         optimizer.zero_grad()
         with torch.autocast(place.device.type, torch.float16):
@@ -46,13 +47,15 @@ def main() -> None:
         scaler.step(optimizer)
         scaler.update()
         distance = weights(model) - before
+        moved = distance.abs().max()
         story["loss"].append(loss.item())
-        story["moved"].append(distance.abs().max().item())
+        story["moved"].append(moved.item())
 
     if place.rank == 0:
         skipped = story["moved"].count(0)
         print(f"{args.steps} steps on {place.world_size} ranks, {skipped} of them skipped")
-    report("amp", place, story=story, bad=args.bad, weights=weights(model).tolist())
+    trained = weights(model).tolist()
+    report("amp", place, story=story, bad=args.bad, weights=trained)
     dist.destroy_process_group()
 
 

@@ -4,10 +4,10 @@ Run:  python clipping.py
 """
 
 import torch
-from torch import nn
 from torch.amp import GradScaler
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
 
 from devices import here, report
 from small import network, weights
@@ -22,9 +22,11 @@ def clip(way: str, device: torch.device, adam: bool = False) -> dict[str, float]
     sixteen_bits = way != "fp32"
     scaler = GradScaler(device.type, init_scale=2.0**10, enabled=sixteen_bits)
     x = torch.randn(16, 32).to(device)
-    y = torch.arange(16).to(device) % 10
+    y = torch.arange(16) % 10
+    y = y.to(device)
     with torch.autocast(device.type, torch.float16, enabled=sixteen_bits):
-        loss = F.cross_entropy(model(x), y)
+        scores = model(x)
+        loss = F.cross_entropy(scores, y)
     scaler.scale(loss).backward()
     before = weights(model)
     if way == "mended":
@@ -32,22 +34,28 @@ def clip(way: str, device: torch.device, adam: bool = False) -> dict[str, float]
         scaler.unscale_(optimizer)
         # STUB pass
         # END SOLUTION
-    norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.1)
+    norm = clip_grad_norm_(model.parameters(), max_norm=0.1)
     scaler.step(optimizer)
-    moved = weights(model) - before
-    return {"norm": norm.item(), "moved": moved.norm().item()}
+    difference = weights(model) - before
+    moved = difference.norm()
+    return {"norm": norm.item(), "moved": moved.item()}
 
 
 @record
 def main() -> None:
     place = here()
-    clipped = {way: clip(way, place.device) for way in ("fp32", "wrong order", "mended")}
+    clipped = {}
+    for way in ("fp32", "wrong order", "mended"):
+        clipped[way] = clip(way, place.device)
     for way in ("fp32", "wrong order"):
-        clipped[f"Adam, {way}"] = clip(way, place.device, adam=True)
+        name = f"Adam, {way}"
+        clipped[name] = clip(way, place.device, adam=True)
     # `mended` is an exercise: its numbers are shown when it is checked.
     for way, row in clipped.items():
         if way != "mended":
-            print(f"{way:18} norm {row['norm']:8.3f}, weights moved by {row['moved']:.6f}")
+            norm = row["norm"]
+            moved = row["moved"]
+            print(f"{way:18} norm {norm:8.3f}, weights moved by {moved:.6f}")
     report("clipping", place, clipped=clipped)
 
 

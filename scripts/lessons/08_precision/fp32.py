@@ -33,20 +33,23 @@ def main() -> None:
     torch.manual_seed(place.rank)
     story = defaultdict(list)
     for step in range(args.steps):
-        x, y = batch(place, bad=step == args.bad)
+        bad = step == args.bad
+        x, y = batch(place, bad)
         before = weights(model)
         optimizer.zero_grad()
         loss = F.cross_entropy(ddp_model(x), y)
         loss.backward()
         optimizer.step()
         distance = weights(model) - before
+        moved = distance.abs().max()
         story["loss"].append(loss.item())
-        story["moved"].append(distance.abs().max().item())
+        story["moved"].append(moved.item())
 
     if place.rank == 0:
         skipped = story["moved"].count(0)
         print(f"{args.steps} steps on {place.world_size} ranks, {skipped} of them skipped")
-    report("fp32", place, story=story, bad=args.bad, weights=weights(model).tolist())
+    trained = weights(model).tolist()
+    report("fp32", place, story=story, bad=args.bad, weights=trained)
     dist.destroy_process_group()
 
 

@@ -5,10 +5,12 @@ Run:  python seedset.py --seeds 2
 """
 
 import argparse
+from itertools import product
 
 import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
+from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn import functional as F
 
@@ -29,18 +31,21 @@ def pictures(train: int, test: int) -> tuple[Data, str]:
         return generate(train, test), "generated pictures"
     train_x, train_y, source = load(True, train)
     test_x, test_y, _ = load(False, test)
-    return {"train": (train_x, train_y), "test": (test_x, test_y)}, source
+    data = {"train": (train_x, train_y), "test": (test_x, test_y)}
+    return data, source
 
 
 def shrink(x: Tensor, device: torch.device) -> Tensor:
     """Pictures (N, 3, 32, 32) uint8 → (N, 192), 8×8 points each: a small and quick task."""
-    points = F.avg_pool2d(normalise(x.to(device)), 4)
+    normalised = normalise(x.to(device))
+    points = F.avg_pool2d(normalised, 4)
     return points.flatten(1)
 
 
 def autocast(name: str, device: torch.device) -> torch.autocast:
     """Compute in the format of this name; in fp32 nothing is converted."""
-    return torch.autocast(device.type, FORMATS[name], enabled=name != "fp32")
+    dtype = FORMATS[name]
+    return torch.autocast(device.type, dtype, enabled=name != "fp32")
 
 
 def network() -> nn.Sequential:
@@ -60,26 +65,27 @@ def train(name: str, seed: int, data: Data, steps: int, device: torch.device) ->
 
     x, y = data["train"]
     for _ in range(steps):
-        batch = torch.randint(len(y), (128,)).to(device)
+        chosen = torch.randint(len(y), (128,)).to(device)
+        batch_x = x[chosen]
+        batch_y = y[chosen]
         optimizer.zero_grad()
         with autocast(name, device):
-            loss = F.cross_entropy(model(x[batch]), y[batch])
+            scores = model(batch_x)
+            loss = F.cross_entropy(scores, batch_y)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 
     x, y = data["test"]
     with torch.no_grad(), autocast(name, device):
-        right = model(x).argmax(1) == y
-    accuracy = right.double().mean().item()
-    return {"format": name, "seed": seed, "accuracy": accuracy}
+        scores = model(x)
+    right = scores.argmax(1) == y
+    accuracy = right.double().mean()
+    return {"format": name, "seed": seed, "accuracy": accuracy.item()}
 
 
 def kept(name: str, x: Tensor, y: Tensor, device: torch.device) -> dict[str, object]:
-    """Format and bytes of all that a forward pass of our ResNet keeps for backward.
-
-    `peak` is measured on a GPU only.
-    """
+    """Format and bytes of all that a forward pass of our ResNet keeps for backward."""
     model = ResNet().to(device, memory_format=torch.channels_last)
     weights = {parameter.data_ptr() for parameter in model.parameters()}
     x = normalise(x.to(device))
@@ -97,10 +103,10 @@ def kept(name: str, x: Tensor, y: Tensor, device: torch.device) -> dict[str, obj
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+    hooks = saved_tensors_hooks(pack, lambda tensor: tensor)
     with autocast(name, device), hooks:
         loss = F.cross_entropy(model(x), y)
-    peak = 0
+    peak = 0  # measured on a GPU only
     if on_gpu:
         loss.backward()
         peak = torch.cuda.max_memory_allocated() - before
@@ -119,15 +125,18 @@ def main() -> None:
     whole, source = pictures(4096, 10_000)
     small = {}
     for split, (x, y) in whole.items():
-        small[split] = (shrink(x, place.device), y.to(place.device))
+        points = shrink(x, place.device)
+        small[split] = (points, y.to(place.device))
 
     # The same seeds in every format. Each rank takes its share of the runs.
-    jobs = [(name, seed) for name in FORMATS for seed in range(args.seeds)]
+    jobs = list(product(FORMATS, range(args.seeds)))
     own_jobs = jobs[place.rank :: place.world_size]
-    runs = [train(name, seed, small, args.steps, place.device) for name, seed in own_jobs]
-    for run in runs:
-        score = f"{run['format']}, seed {run['seed']}: {100 * run['accuracy']:.1f} % right"
-        print(f"rank {place.rank}: {score}\n", end="")
+    runs = []
+    for name, seed in own_jobs:
+        run = train(name, seed, small, args.steps, place.device)
+        runs.append(run)
+        percent = 100 * run["accuracy"]
+        print(f"rank {place.rank}: {name}, seed {seed}: {percent:.1f} % right\n", end="")
 
     # What is kept for backward, however, is counted in our ResNet, for a batch of whole pictures.
     x, y = whole["train"]

@@ -9,6 +9,7 @@ import argparse
 import torch
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn import functional as F
 
 from devices import here, report
 from dtypes import FORMATS
@@ -23,12 +24,14 @@ def learn(dtype: torch.dtype, steps: int, master: bool = False) -> list[float]:
     With `master`, w itself is kept in fp32. On the CPU wherever we are: what is rounded away
     depends on the format, not on the device.
     """
-    kept = torch.tensor(2.0, dtype=torch.float32 if master else dtype)
+    kept_dtype = torch.float32 if master else dtype
+    kept = torch.tensor(2.0, dtype=kept_dtype)
     trace = []
     for _ in range(steps):
         w = kept.to(dtype)  # what the forward pass sees
         gradient = 2 * (w - GOAL)
-        kept -= LR * gradient.to(kept.dtype)
+        update = LR * gradient.to(kept_dtype)
+        kept -= update
         trace.append(kept.item())
     return trace
 
@@ -37,7 +40,8 @@ def deep(layers: int = 24, width: int = 64) -> nn.Sequential:
     """x (N, width) → (N, width): each layer hands back about half of the gradient that it gets."""
     parts: list[nn.Module] = []
     for _ in range(layers):
-        parts += [nn.Linear(width, width), nn.Tanh()]
+        linear = nn.Linear(width, width)
+        parts += [linear, nn.Tanh()]
     return nn.Sequential(*parts)
 
 
@@ -48,13 +52,16 @@ def gradients(dtype: torch.dtype, scale: float, device: torch.device) -> list[Te
     """
     torch.manual_seed(0)
     model = deep().to(device)
-    x, y = torch.randn(2, 64, 64).to(device)
+    noise = torch.randn(2, 64, 64)
+    x, y = noise.to(device)
     sixteen_bits = dtype != torch.float32
     with torch.autocast(device.type, dtype, enabled=sixteen_bits):
-        loss = nn.functional.mse_loss(model(x), y)
+        output = model(x)
+        loss = F.mse_loss(output, y)
     scaled_loss = scale * loss
     scaled_loss.backward()
-    return [layer.weight.grad / scale for layer in model[::2]]
+    linear_layers = model[::2]
+    return [layer.weight.grad / scale for layer in linear_layers]
 
 
 def histogram(layers: list[Tensor]) -> dict[str, list[float]]:
@@ -62,10 +69,16 @@ def histogram(layers: list[Tensor]) -> dict[str, list[float]]:
 
     `counts` are those between 2^k and 2^(k+1), for k from -45 to -1, zeros left out.
     """
-    zeros = [(gradient == 0).double().mean().item() for gradient in layers]
-    flat = torch.cat([gradient.flatten() for gradient in layers])
-    sizes = flat.abs().double().cpu()
-    powers = sizes[sizes > 0].log2()
+    zeros = []
+    for gradient in layers:
+        is_zero = gradient == 0
+        share = is_zero.double().mean()
+        zeros.append(share.item())
+    flats = [gradient.flatten() for gradient in layers]
+    sizes = torch.cat(flats).abs()
+    sizes = sizes.double().cpu()
+    not_zero = sizes[sizes > 0]
+    powers = not_zero.log2()
     counts = torch.histc(powers, bins=45, min=-45, max=0)
     return {"zeros": zeros, "counts": counts.tolist()}
 
@@ -79,17 +92,23 @@ def main() -> None:
     place = here()
 
     # Spacing: one weight in each format, and once more with a copy that remembers what is small.
-    traces = {name: learn(dtype, args.steps) for name, dtype in FORMATS.items()}
-    traces["bf16, kept in fp32"] = learn(torch.bfloat16, args.steps, master=True)
+    traces = {}
+    for name, dtype in FORMATS.items():
+        traces[name] = learn(dtype, args.steps)
+    name = "bf16, kept in fp32"
+    traces[name] = learn(torch.bfloat16, args.steps, master=True)
     for name, trace in traces.items():
-        print(f"{name:18} w = {trace[-1]:.4f} after {args.steps} steps from 2 towards {GOAL:g}")
+        end = trace[-1]
+        print(f"{name:18} w = {end:.4f} after {args.steps} steps from 2 towards {GOAL:g}")
 
     # Range: a deep network's gradients in each format, and in fp16 once more with a scaled loss.
     histograms = {}
     for name, dtype in FORMATS.items():
-        histograms[name] = histogram(gradients(dtype, 1.0, place.device))
-    scaled = gradients(torch.float16, args.scale, place.device)
-    histograms[f"fp16, loss × {args.scale:g}"] = histogram(scaled)
+        layers = gradients(dtype, 1.0, place.device)
+        histograms[name] = histogram(layers)
+    layers = gradients(torch.float16, args.scale, place.device)
+    name = f"fp16, loss × {args.scale:g}"
+    histograms[name] = histogram(layers)
     report("vanish", place, traces=traces, found=histograms)
 
 

@@ -11,9 +11,10 @@ from statistics import median
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from stopwatch import in_turns
@@ -50,21 +51,25 @@ class Training:
         Their gradients add up, so each loss is divided by the number of parts.
         """
         self.wire.log.clear()
-        x = next(self.inputs)[: ROWS * self.parts]
+        batch = next(self.inputs)
+        x = batch[: ROWS * self.parts]
         self.optimizer.zero_grad()
         for number, part in enumerate(x.split(ROWS)):
             last = number == self.parts - 1
             quiet = self.way == "no_sync" and not last
-            talk = self.ddp_model.no_sync() if quiet else nullcontext()
+            talk = nullcontext()
+            if quiet:
+                talk = self.ddp_model.no_sync()
             with talk:  # around the forward pass, too
-                loss = self.ddp_model(part).square().mean()
+                output = self.ddp_model(part)
+                loss = output.square().mean()
                 loss = loss / self.parts
                 loss.backward()  # the last one sends the sum of all
         self.optimizer.step()
 
     def weights(self) -> Tensor:
         parameters = self.ddp_model.parameters()
-        return nn.utils.parameters_to_vector(parameters).detach()
+        return parameters_to_vector(parameters).detach()
 
 
 @record
@@ -80,7 +85,8 @@ def main() -> None:
     torch.manual_seed(1 + place.rank)
     inputs = []
     for _ in range(SETTLE + args.rounds):
-        inputs.append(torch.randn(8 * ROWS, 512, device=place.device))
+        batch = torch.randn(8 * ROWS, 512, device=place.device)
+        inputs.append(batch)
     trainings: dict[str, Training] = {}
     for parts in (4, 8):
         for way in ("every part", "no_sync"):
@@ -93,7 +99,8 @@ def main() -> None:
     rows = []
     for name, training in trainings.items():
         usual = trainings[f"{training.parts} parts, every part"]
-        gap = (training.weights() - usual.weights()).abs().max().item()
+        difference = training.weights() - usual.weights()
+        gap = difference.abs().max().item()
         sent = [message["bytes"] for message in training.wire.log]
         row = {
             "way": training.way,

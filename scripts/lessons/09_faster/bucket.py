@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from hooks import Overlapping
@@ -72,18 +73,8 @@ def training(model: nn.Module, x: Tensor) -> Callable[[], None]:
     return step
 
 
-def interleaved(models: dict[Way, nn.Module], x: Tensor, rounds: int) -> dict[Way, list[float]]:
-    """Seconds of a step of each model in each round, all models in turns."""
-    steps = {}
-    for way, model in models.items():
-        steps[way] = training(model, x)
-    # DDP puts its buckets in order after the first step, so two rounds do not count. "silent" waits
-    # for nobody: without a barrier, its slower rank would hold up the next model.
-    return in_turns(steps, rounds, x.device, settle=2, before=dist.barrier)
-
-
 def weights(model: nn.Module) -> Tensor:
-    return nn.utils.parameters_to_vector(model.parameters())
+    return parameters_to_vector(model.parameters())
 
 
 def largest_gap(models: dict[Way, nn.Module], caps: list[float]) -> float:
@@ -92,7 +83,8 @@ def largest_gap(models: dict[Way, nn.Module], caps: list[float]) -> float:
     for cap in caps:
         torchs = weights(models["torch", cap])
         ours = weights(models["ours", cap])
-        gaps.append((torchs - ours).abs().max().item())
+        difference = torchs - ours
+        gaps.append(difference.abs().max().item())
     return max(gaps)
 
 
@@ -118,13 +110,19 @@ def main() -> None:
     sent = sweep(4 * args.rounds, place.device)
     messages = [median(sent[size]) for size in SIZES]
     alpha, beta = fit(messages)
-    thirds = [[median(sent[size][third::3]) for size in SIZES] for third in range(3)]
+    fits = []
+    for first in range(3):  # of each third of the rounds
+        third = [median(sent[size][first::3]) for size in SIZES]
+        fits.append(fit(third))
 
     # What does a step cost, with each size of bucket? All ways train on the same noise.
     torch.manual_seed(place.rank)
     x = torch.randn(64, 512, device=place.device)
     models = networks(caps, place)
-    times = interleaved(models, x, args.rounds)
+    steps = {way: training(model, x) for way, model in models.items()}
+    # DDP puts its buckets in order after the first step, so two rounds do not count. "silent" waits
+    # for nobody: without a barrier, its slower rank would hold up the next model.
+    times = in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
     rows = []
     for (who, mb), seconds in times.items():
         rows.append({"who": who, "mb": mb, "seconds": seconds})
@@ -139,7 +137,7 @@ def main() -> None:
         print(f"our DDP / torch's, buckets of {last:g} MiB: {median(ratios):.2f} of the time")
     line = {"sizes": SIZES, "messages": messages, "alpha": alpha, "beta": beta}
     numbers = {
-        "fits": [fit(third) for third in thirds],
+        "fits": fits,
         "steps": rows,
         "ratios": ratios,
         "gap": largest_gap(models, caps),

@@ -97,7 +97,8 @@ class Training:
 
     @torch.no_grad()
     def accuracy(self, x: Tensor, y: Tensor) -> float:
-        return (self.model(x).argmax(1) == y).float().mean().item()
+        right = self.model(x).argmax(1) == y
+        return right.float().mean().item()
 
 
 @record
@@ -105,8 +106,7 @@ def main() -> None:
     place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=64)
-    apart = "steps between two averages of local SGD"
-    parser.add_argument("--every", type=int, default=8, help=apart)
+    parser.add_argument("--every", type=int, default=8, help="steps between averages of local SGD")
     args = parser.parse_args()
     start(place)
     settled = max(2, args.steps // 10)

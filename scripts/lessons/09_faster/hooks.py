@@ -32,12 +32,16 @@ class Overlapping(nn.Module):
             dist.broadcast(tensor, src=0)
 
         # The last layer's gradients come first, so they fill the first bucket.
-        trained = [p for p in module.parameters() if p.requires_grad]
+        trained = []
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                trained.append(parameter)
         backward = trained[::-1]
         bucket: list[Tensor] = []
         for parameter in backward:
             bucket.append(parameter)
-            full = sum(p.nbytes for p in bucket) >= bucket_mb * 2**20
+            size = sum(p.nbytes for p in bucket)
+            full = size >= bucket_mb * 2**20
             if full or parameter is backward[-1]:
                 self.fill(bucket)
                 bucket = []
@@ -52,9 +56,10 @@ class Overlapping(nn.Module):
         lengths = [p.numel() for p in bucket]
         flat = bucket[0].new_zeros(sum(lengths))  # of the same type, on the same device
         parts = flat.split(lengths)
+        arrived = partial(self.arrived, number)
         for parameter, part in zip(bucket, parts, strict=True):
             parameter.grad = part.view_as(parameter)
-            parameter.register_post_accumulate_grad_hook(partial(self.arrived, number))
+            parameter.register_post_accumulate_grad_hook(arrived)
         self.flats.append(flat)
         self.sizes.append(len(bucket))
 
@@ -62,14 +67,17 @@ class Overlapping(nn.Module):
         """Autograd calls this when a parameter of bucket `number` has its gradient."""
         flat = self.flats[number]
         # optimizer.zero_grad() drops the views: the bucket would stay full of zeros, and be sent.
-        inside = parameter.grad.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr()
+        memory = parameter.grad.untyped_storage()
+        bucket = flat.untyped_storage()
+        inside = memory.data_ptr() == bucket.data_ptr()
         assert inside, "a gradient is outside its bucket: call zero_grad() of the model"
         self.missing[number] -= 1
         if self.missing[number] == 0:
             flat /= dist.get_world_size()
             work = dist.all_reduce(flat, async_op=True)  # and backward goes on
             self.works.append(work)
-            self.handed.append(time.perf_counter() - self.begin)
+            elapsed = time.perf_counter() - self.begin
+            self.handed.append(elapsed)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         output = self.module(*inputs)
@@ -96,7 +104,8 @@ def main() -> None:
     start(place)
     model = Overlapping(network(place), bucket_mb=1)
     x = torch.randn(32, 512, device=place.device)
-    loss = model(x).square().mean()
+    output = model(x)
+    loss = output.square().mean()
     loss.backward()
     model.finish()
 

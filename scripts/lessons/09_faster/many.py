@@ -24,9 +24,11 @@ class Ring(Wire):
 
     def transmit(self, size: int) -> None:
         piece = size / self.ranks
+        bits = 8 * piece
+        seconds = self.latency + bits / (1e9 * self.gbit)
         for _ in range(2):  # once around to add up, and once more to hand out the sums
             for _ in range(self.ranks - 1):
-                time.sleep(self.latency + 8 * piece / (1e9 * self.gbit))
+                time.sleep(seconds)
 
 
 @record
@@ -43,10 +45,11 @@ def main() -> None:
     start(place)
 
     # Two ranks train; the wire is as slow as if there were more.
+    latency = args.latency_ms / 1000
     trainings = {}
     for ranks in args.ranks.split(","):
         for mb in args.buckets.split(","):
-            wire = Ring(int(ranks), place, args.gbit, args.latency_ms / 1000)
+            wire = Ring(int(ranks), place, args.gbit, latency)
             trainings[ranks, mb] = Training(float(mb), wire, args.rows, place)
     steps = {way: training.step for way, training in trainings.items()}
     in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
@@ -54,9 +57,10 @@ def main() -> None:
     rows = []
     for (ranks, mb), training in trainings.items():
         traces = training.traces[-args.rounds :]
-        row = {"ranks": int(ranks), "mb": mb, "messages": len(traces[-1]["bytes"])}
+        sizes = traces[-1]["bytes"]  # of the messages in the last step
+        row = {"ranks": int(ranks), "mb": mb, "messages": len(sizes)}
         row["seconds"] = [trace["step"] for trace in traces]
-        row["bytes"] = sum(traces[-1]["bytes"])
+        row["bytes"] = sum(sizes)
         rows.append(row)
         if place.rank == 0:
             milliseconds = 1000 * median(row["seconds"])

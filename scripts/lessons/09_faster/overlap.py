@@ -27,7 +27,8 @@ def training(bucket_mb: float, batch_size: int, place: Place) -> Callable[[], No
     def step() -> None:
         model.zero_grad()
         with phase("forward", place):
-            loss = model(x).square().mean()
+            output = model(x)
+            loss = output.square().mean()
         with phase("backward", place):
             loss.backward()
         with phase("waiting", place):
@@ -64,13 +65,15 @@ def main() -> None:
     sizes = list(steps)
     for _ in range(args.rounds):
         for mb in sizes:
-            traces[mb].append(trace(steps[mb], PHASES, place))
+            spans = trace(steps[mb], PHASES, place)
+            traces[mb].append(spans)
         sizes.reverse()  # every other round backwards, so that none always comes first
 
     if place.rank == 0:
         for mb, of_size in traces.items():
-            both = f"{lengths(of_size, 'backward')}, then {lengths(of_size, 'waiting')}"
-            print(f"buckets of {mb} MiB: {both}")
+            backward = lengths(of_size, "backward")
+            waiting = lengths(of_size, "waiting")
+            print(f"buckets of {mb} MiB: {backward}, then {waiting}")
     report("overlap", place, traces=traces)
     dist.destroy_process_group()
 

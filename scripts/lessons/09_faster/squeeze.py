@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report, start
@@ -35,10 +36,10 @@ ALL_REDUCE = dist.all_reduce  # the real one
 class Sent:
     """What torch's hooks want to have from dist.all_reduce."""
 
-    def __init__(self, future: torch.futures.Future[list[Tensor]]):
+    def __init__(self, future: Future[list[Tensor]]):
         self.future = future
 
-    def get_future(self) -> torch.futures.Future[list[Tensor]]:
+    def get_future(self) -> Future[list[Tensor]]:
         return self.future
 
 
@@ -47,8 +48,9 @@ class Training:
 
     def __init__(self, way: str, place: Place):
         self.wire = Wire(place)
+        model = network(place)
         # One bucket: PowerSGD sends more from callbacks; those of several buckets may cross.
-        self.ddp_model = DistributedDataParallel(network(place), bucket_cap_mb=25)
+        self.ddp_model = DistributedDataParallel(model, bucket_cap_mb=25)
         state = None
         if way == "PowerSGD":
             state = PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
@@ -59,14 +61,16 @@ class Training:
     def over_wire(self, message: Tensor, **options) -> Sent:
         """Stands in for dist.all_reduce, which torch's hooks call with `async_op=True`."""
         work = ALL_REDUCE(message, **options)
-        return Sent(self.wire.send(message, work))
+        future = self.wire.send(message, work)
+        return Sent(future)
 
     def step(self, gbit: float) -> None:
         """Forward and backward, with the wire's dial at `gbit`."""
         self.wire.gbit = gbit
         self.wire.log.clear()
         self.ddp_model.zero_grad()
-        loss = self.ddp_model(self.x).square().mean()
+        output = self.ddp_model(self.x)
+        loss = output.square().mean()
         with patch.object(dist, "all_reduce", self.over_wire):
             loss.backward()
 
@@ -91,14 +95,17 @@ def main() -> None:
 
     ways = {}
     for way, training in trainings.items():
-        sent = sum(message["bytes"] for message in training.wire.log)  # in the last step
+        log = training.wire.log  # of the last step
+        sent = sum(message["bytes"] for message in log)
         free = seconds[way, math.inf]
         wired = [seconds[way, gbit] for gbit in speeds]
         ways[way] = {"bytes": sent, "wired": wired, "free": free}
         if place.rank == 0:
+            mebibytes = sent / 2**20
             slow = 1000 * median(wired[0])
-            rest = f"{1000 * median(free):6.1f} ms without a wire"
-            print(f"{way:9} {sent / 2**20:6.3f} MiB: {slow:6.1f} ms at {speeds[0]} Gbit/s, {rest}")
+            unwired = 1000 * median(free)
+            rest = f"{unwired:6.1f} ms without a wire"
+            print(f"{way:9} {mebibytes:6.3f} MiB: {slow:6.1f} ms at {speeds[0]} Gbit/s, {rest}")
     report("squeeze", place, speeds=speeds, ways=ways)
     dist.destroy_process_group()
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from shared import Shared, hook
@@ -25,8 +26,9 @@ SIZES = [1, 25]  # MB of float32 numbers
 def noise(mb: int, place: Place) -> Tensor:
     """Random numbers (N,), `mb` megabytes of them, other ones on every rank."""
     torch.manual_seed(place.rank)
-    numbers = mb * 10**6 // 4
-    return torch.randn(numbers).to(place.device)
+    count = mb * 10**6 // 4
+    numbers = torch.randn(count)
+    return numbers.to(place.device)
 
 
 def gap(shared: Shared, mb: int, place: Place) -> float:
@@ -35,7 +37,9 @@ def gap(shared: Shared, mb: int, place: Place) -> float:
     theirs = ours.clone()
     shared.average(ours)
     dist.all_reduce(theirs)  # adds up, ours takes the mean
-    return (ours - theirs / place.world_size).abs().max().item()
+    mean = theirs / place.world_size
+    difference = ours - mean
+    return difference.abs().max().item()
 
 
 def race(shared: Shared, mb: int, rounds: int, place: Place) -> list[float]:
@@ -64,17 +68,19 @@ def train(model: nn.Module, inputs: list[Tensor]) -> Tensor:
     """All weights, one after the other, after one step of plain SGD for each input."""
     for x in inputs:
         model.zero_grad()
-        loss = model(x).square().mean()
+        output = model(x)
+        loss = output.square().mean()
         loss.backward()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter -= 0.1 * parameter.grad
-    return nn.utils.parameters_to_vector(model.parameters())
+    return parameters_to_vector(model.parameters())
 
 
 def refusal(place: Place) -> str:
     """What our transport says where the ranks are on two machines; "" if it makes no objection."""
-    with patch.dict(os.environ, LOCAL_WORLD_SIZE=str(place.world_size + 1)):
+    other_size = str(place.world_size + 1)
+    with patch.dict(os.environ, LOCAL_WORLD_SIZE=other_size):
         try:
             Shared(place)
         except RuntimeError as error:
@@ -92,11 +98,13 @@ def main() -> None:
     shared = Shared(place)
 
     # A faster way counts only if its mean is the same.
-    largest_gap = max(gap(shared, mb, place) for mb in SIZES)
-    ratios = {mb: race(shared, mb, args.rounds, place) for mb in SIZES}
-    if place.rank == 0:
-        for mb in SIZES:
-            print(f"{mb:2} MB: {place.backend} / shared memory {median(ratios[mb]):.2f}")
+    gaps = [gap(shared, mb, place) for mb in SIZES]
+    ratios = {}
+    for mb in SIZES:
+        ratios[mb] = race(shared, mb, args.rounds, place)
+        if place.rank == 0:
+            typical = median(ratios[mb])
+            print(f"{mb:2} MB: {place.backend} / shared memory {typical:.2f}")
 
     # The same weights under DDP, with torch's all-reduce and with ours?
     plain = DistributedDataParallel(network(place))
@@ -104,11 +112,12 @@ def main() -> None:
     hooked.register_comm_hook(shared, hook)
     inputs = [torch.randn(16, 512, device=place.device) for _ in range(3)]
     difference = train(plain, inputs) - train(hooked, inputs)
+    apart = difference.abs().max().item()
 
     numbers = {
         "ratios": ratios,
-        "gap": largest_gap,
-        "apart": difference.abs().max().item(),
+        "gap": max(gaps),
+        "apart": apart,
         "left": shared.file.exists(),
         "refused": refusal(place),
     }

@@ -33,7 +33,8 @@ CHANCE = 0.05  # it may be kept in one launch of twenty
 
 def chance(quicker: int, rounds: int) -> float:
     """The probability that of so many tosses of a coin at least `quicker` come up heads."""
-    ways = sum(comb(rounds, heads) for heads in range(quicker, rounds + 1))
+    enough = range(quicker, rounds + 1)
+    ways = sum(comb(rounds, heads) for heads in enough)
     return ways / 2**rounds
 
 
@@ -66,8 +67,9 @@ def compare(
     ratios = []
     for old, new in zip(times["before"], times["after"], strict=True):
         # The slower rank counts. So all ranks know the same number, and decide alike.
-        ratio = slowest(new, device) / slowest(old, device)
-        ratios.append(ratio)
+        slowest_new = slowest(new, device)
+        slowest_old = slowest(old, device)
+        ratios.append(slowest_new / slowest_old)
     return ratios
 
 
@@ -88,9 +90,11 @@ def main() -> None:
     best = textbook
     rows = []
     for change in [*CHANGES, NOTHING]:
-        changed = training(best.options | {change}, args.batch_size, place)
-        ways = [partial(several, each, args.steps) for each in (best, changed)]
-        ratios = compare(*ways, rounds, device)
+        options = best.options | {change}
+        changed = training(options, args.batch_size, place)
+        before = partial(several, best, args.steps)
+        after = partial(several, changed, args.steps)
+        ratios = compare(before, after, rounds, device)
         kept = pays(ratios)
         if kept and change != NOTHING:
             best = changed
@@ -99,18 +103,23 @@ def main() -> None:
             quicker = sum(ratio < 1 for ratio in ratios)
             verdict = "kept" if kept else "left out"
             of = f"quicker in {quicker:2} of {rounds} rounds"
-            print(f"{change:15} {median(ratios):5.2f} of the time, {of}: {verdict}")
+            typical = median(ratios)
+            print(f"{change:15} {typical:5.2f} of the time, {of}: {verdict}")
 
     # All that were kept: beside the textbook's step, and beside ranks that never talk.
     steps = partial(several, best, args.steps)
-    whole = compare(partial(several, textbook, args.steps), steps, rounds, device)
+    textbook_steps = partial(several, textbook, args.steps)
+    whole = compare(textbook_steps, steps, rounds, device)
     alone = training(best.options, args.batch_size, place)
-    silent = compare(steps, partial(several, alone, args.steps, talk=False), rounds, device)
+    silent_steps = partial(several, alone, args.steps, talk=False)
+    silent = compare(steps, silent_steps, rounds, device)
     if place.rank == 0:
-        pace = f"{median(silent):.2f} of the pace without talking"
-        print(f"all in all      {median(whole):5.2f} of the time, {pace}")
-    options = sorted(best.options)
-    report("tune", place, rows=rows, whole=whole, silent=silent, options=options)
+        share = median(silent)
+        pace = f"{share:.2f} of the pace without talking"
+        typical = median(whole)
+        print(f"all in all      {typical:5.2f} of the time, {pace}")
+    best_options = sorted(best.options)
+    report("tune", place, rows=rows, whole=whole, silent=silent, options=best_options)
     dist.destroy_process_group()
 
 

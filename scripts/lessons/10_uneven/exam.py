@@ -19,8 +19,9 @@ SEED = 3
 
 def points(y: Tensor, generator: torch.Generator) -> Tensor:
     """A point (N, 2) in float64 near the centre of each class y (N,)."""
+    centres = torch.tensor(CENTRES, dtype=torch.float64)
     noise = torch.randn(len(y), 2, generator=generator, dtype=torch.float64)
-    return torch.tensor(CENTRES, dtype=torch.float64)[y] + noise
+    return centres[y] + noise
 
 
 def exam(place: Place) -> tuple[nn.Module, Tensor, Tensor]:
@@ -29,23 +30,30 @@ def exam(place: Place) -> tuple[nn.Module, Tensor, Tensor]:
     The points are sorted by class, as files often are.
     """
     y = torch.arange(N) * 3 // N
-    x = points(y, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    x = points(y, generator)
+    mean = x.mean(0)
+    variance = x.var(0)
 
     # BatchNorm has buffers, its running statistics. Its weights undo what it does: so long as the
     # statistics are those of x, points come out as they went in.
     norm = nn.BatchNorm1d(2)
     # The nearest centre c is that of the largest c·x - |c|²/2, which a linear layer computes.
     linear = nn.Linear(2, 3)
-    model = nn.Sequential(norm, linear).double().eval()
+    model = nn.Sequential(norm, linear).double()
+    model.eval()
+    deviation = (variance + norm.eps).sqrt()
     centres = torch.tensor(CENTRES, dtype=torch.float64)
+    squares = centres.square().sum(1)
     with torch.no_grad():
-        norm.running_mean.copy_(x.mean(0))
-        norm.running_var.copy_(x.var(0))
-        norm.weight.copy_((x.var(0) + norm.eps).sqrt())
-        norm.bias.copy_(x.mean(0))
+        norm.running_mean.copy_(mean)
+        norm.running_var.copy_(variance)
+        norm.weight.copy_(deviation)
+        norm.bias.copy_(mean)
         linear.weight.copy_(centres)
-        linear.bias.copy_(-centres.square().sum(1) / 2)
-    return model.to(place.device), x.to(place.device), y.to(place.device)
+        linear.bias.copy_(-squares / 2)
+    model = model.to(place.device)
+    return model, x.to(place.device), y.to(place.device)
 
 
 @torch.enable_grad()
@@ -55,11 +63,13 @@ def practise(model: nn.Module, place: Place) -> DistributedDataParallel:
     Before each forward, DDP copies rank 0's statistics to all; after the last one nobody does. The
     weights stay as they are, and rank 0's batches are the same on any number of ranks.
     """
-    ddp_model = DistributedDataParallel(model).train()
+    ddp_model = DistributedDataParallel(model)
+    ddp_model.train()
     generator = torch.Generator().manual_seed(SEED + place.rank)
     for _ in range(BATCHES):
         y = torch.randint(3, (POINTS,), generator=generator)
-        output = ddp_model(points(y, generator).to(place.device))
+        x = points(y, generator)
+        output = ddp_model(x.to(place.device))
         loss = nn.functional.cross_entropy(output, y.to(place.device))
         loss.backward()  # no `step`: the gradients are not used
     return ddp_model.eval()
@@ -69,9 +79,11 @@ def practise(model: nn.Module, place: Place) -> DistributedDataParallel:
 def main() -> None:
     place = here()
     model, x, y = exam(place)
-    answers = model(x).argmax(1)
+    output = model(x)
+    answers = output.argmax(1)
     right = (answers == y).tolist()
-    print(f"{sum(right)} of {N} right")
+    count = sum(right)
+    print(f"{count} of {N} right")
     report("exam", place, right=right)
 
 

@@ -35,7 +35,8 @@ def collectives(call: Callable[[], object]) -> int:
     """How many collectives this rank takes part in while `call` runs."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         call()
-    return sum(event.name.startswith("c10d::") for event in profiler.events())
+    names = [event.name for event in profiler.events()]
+    return sum(name.startswith("c10d::") for name in names)
 
 
 def brought(place: Place) -> Tensor:
@@ -63,17 +64,20 @@ def train(place: Place, numbers: Tensor, **settings) -> dict[str, object]:
             model.zero_grad()
             loss = ddp_model(x)
             loss.backward()
+            gradient = model.w.grad
             with torch.no_grad():
-                model.w -= 0.01 * model.w.grad
-            gradients.append(model.w.grad.item())
+                model.w -= 0.01 * gradient
+            gradients.append(gradient.item())
             weights.append(model.w.item())
-    return {"gradients": gradients, "weights": weights, "end": model.w.item()}
+    end = model.w.item()
+    return {"gradients": gradients, "weights": weights, "end": end}
 
 
 def complaint(place: Place) -> str:
     """What this rank's error says if Join must stop all as soon as one has no batch left."""
+    numbers = brought(place)
     try:
-        train(place, brought(place), throw_on_early_termination=True)
+        train(place, numbers, throw_on_early_termination=True)
     except RuntimeError as error:
         return str(error)
     return "nothing"
@@ -81,8 +85,10 @@ def complaint(place: Place) -> str:
 
 def price(place: Place, enable: bool) -> int:
     """Collectives in a step when all ranks have equally many batches, with Join or without it."""
-    short = collectives(lambda: train(place, torch.ones(3), enable=enable))
-    long = collectives(lambda: train(place, torch.ones(4), enable=enable))
+    three = torch.ones(3)
+    four = torch.ones(4)
+    short = collectives(lambda: train(place, three, enable=enable))
+    long = collectives(lambda: train(place, four, enable=enable))
     return long - short
 
 
@@ -99,10 +105,13 @@ def main() -> None:
     count = collectives(lambda: train(place, numbers))
     message = complaint(place)
     # Where Join is not needed: what would it cost?
-    prices = {"without": price(place, enable=False), "with": price(place, enable=True)}
+    prices = {}
+    prices["without"] = price(place, enable=False)
+    prices["with"] = price(place, enable=True)
 
-    end = f"weight in the end {whole['end']:.3f}"
-    print(f"rank {place.rank}: {len(numbers)} steps, {count} collectives, {end}\n", end="")
+    steps = f"{len(numbers)} steps, {count} collectives"
+    weight = whole["end"]
+    print(f"rank {place.rank}: {steps}, weight in the end {weight:.3f}\n", end="")
     runs = {"brought": numbers.tolist(), "whole": whole, "active": active}
     report("join", place, **runs, collectives=count, told=message, prices=prices)
     dist.destroy_process_group()

@@ -44,14 +44,16 @@ WAYS = {
 
 def row_kinds() -> Tensor:
     """The kind of each row (OLD + NEW,)."""
-    old = torch.randint(3, (OLD,), generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    old = torch.randint(3, (OLD,), generator=generator)
     new = torch.full((NEW,), 3)
     return torch.cat([old, new])
 
 
 def spots(kinds: Tensor, seed: int) -> Tensor:
     """Points (N, 2) around the centres of their kinds (N,)."""
-    noise = torch.randn(len(kinds), 2, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(len(kinds), 2, generator=generator)
     return CENTRES[kinds] + 0.7 * noise
 
 
@@ -65,7 +67,8 @@ def agreed(batches: int, op: dist.ReduceOp, place: Place) -> int:
 def epoch(rows: Tensor, way: Way, place: Place) -> Iterator[Tensor]:
     """The batches of one epoch, as row numbers of this rank's file."""
     if way.shuffle:
-        rows = rows[torch.randperm(len(rows))]
+        order = torch.randperm(len(rows))
+        rows = rows[order]
     batches = rows.split(BATCH)
     steps = len(batches)
     if way.agree is not None:
@@ -79,16 +82,20 @@ def train(
 ) -> tuple[nn.Module, Tensor]:
     """A network that learnt from all ranks' files; how often this rank saw each row (N,)."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 4))
+    hidden = nn.Linear(2, 16)
+    head = nn.Linear(16, 4)
+    model = nn.Sequential(hidden, nn.Tanh(), head)
     model = model.to(place.device)
     ddp_model = DistributedDataParallel(model)
     seen = torch.zeros(len(y), device=place.device)
     torch.manual_seed(place.rank)
     for _ in range(epochs):
-        with Join([ddp_model]) if name == "Join" else nullcontext():
+        block = Join([ddp_model]) if name == "Join" else nullcontext()
+        with block:
             for batch in epoch(rows, WAYS[name], place):
                 model.zero_grad()
-                loss = nn.functional.cross_entropy(ddp_model(x[batch]), y[batch])
+                output = ddp_model(x[batch])
+                loss = nn.functional.cross_entropy(output, y[batch])
                 loss.backward()
                 with torch.no_grad():
                     for parameter in model.parameters():
@@ -107,8 +114,10 @@ def main() -> None:
 
     # All rows, and which of them stand in this rank's file: the last file is the longer one.
     y = row_kinds()
-    cuts = torch.arange(1, place.world_size) * OLD // place.world_size
-    files = torch.arange(len(y)).tensor_split(cuts)
+    borders = torch.arange(1, place.world_size)
+    cuts = borders * OLD // place.world_size
+    row_numbers = torch.arange(len(y))
+    files = row_numbers.tensor_split(cuts)
     rows = files[place.rank].to(place.device)
     x = spots(y, seed=1).to(place.device)
     y = y.to(place.device)
@@ -122,13 +131,16 @@ def main() -> None:
     for name in WAYS:
         model, seen = train(name, x, y, rows, args.epochs, place)
         dist.all_reduce(seen)
-        answers = model(test_x).argmax(1)
+        output = model(test_x)
+        answers = output.argmax(1)
         correct = (answers == test_y).view(4, 50)
-        right = correct.float().mean(1).tolist()
-        runs[name] = {"seen": seen.int().tolist(), "said": answers.tolist(), "right": right}
+        accuracy = correct.float().mean(1)
+        right = accuracy.tolist()
+        counts = seen.int().tolist()
+        runs[name] = {"seen": counts, "said": answers.tolist(), "right": right}
         if place.rank == 0:
-            shares = " ".join(f"{share:4.0%}" for share in right)
-            print(f"{name:16} right in the test, kind by kind: {shares}")
+            shares = [f"{share:4.0%}" for share in right]
+            print(f"{name:16} right in the test, kind by kind:", *shares)
     report("leftover", place, files=cuts.tolist(), test=test_x.tolist(), ways=runs)
     dist.destroy_process_group()
 

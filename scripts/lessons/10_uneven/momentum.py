@@ -23,11 +23,14 @@ class Twins(nn.Module):
 
     def __init__(self, count: int):
         super().__init__()
-        zeros = [torch.zeros((), dtype=torch.float64) for _ in range(count)]
-        self.w = nn.ParameterList(nn.Parameter(zero) for zero in zeros)
+        self.w = nn.ParameterList()
+        for _ in range(count):
+            zero = torch.zeros((), dtype=torch.float64)
+            self.w.append(nn.Parameter(zero))
 
     def forward(self, x: Tensor) -> Tensor:
-        return sum((w - x).square() for w in self.w)
+        losses = [(w - x).square() for w in self.w]
+        return sum(losses)
 
     def values(self) -> list[float]:
         return [w.item() for w in self.w]
@@ -39,11 +42,13 @@ def keep(group: dist.ProcessGroup, bucket: dist.GradBucket) -> Future[Tensor]:
     work = dist.all_reduce(share, group=group, async_op=True)
 
     def store(future: Future[list[Tensor]]) -> Tensor:
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+        pairs = zip(bucket.parameters(), bucket.gradients(), strict=True)
+        for parameter, gradient in pairs:
             parameter.grad = gradient.clone()
         return future.value()[0]
 
-    return work.get_future().then(store)
+    future = work.get_future()
+    return future.then(store)
 
 
 def train(way: str, place: Place) -> dict[str, object]:
@@ -83,7 +88,8 @@ def train(way: str, place: Place) -> dict[str, object]:
             for state in optimizer.state.values():
                 dist.broadcast(state["momentum_buffer"], src=last)
         ends.append(model.values())
-    return {"trace": trace, "ends": ends, "held": len(own.state)}
+    held = len(own.state)
+    return {"trace": trace, "ends": ends, "held": held}
 
 
 @record
@@ -94,9 +100,10 @@ def main() -> None:
     runs = {way: train(way, place) for way in WAYS}
     if place.rank == 0:
         for way, run in runs.items():
-            ends = ", ".join(f"{weight:.4f}" for weight in run["ends"][-1])
-            held = f"rank 0 keeps the momentum of {run['held']}"
-            print(f"{way:13} weights in the end: {ends}; {held}")
+            weights = [f"{weight:.4f}" for weight in run["ends"][-1]]
+            ends = ", ".join(weights)
+            held = run["held"]
+            print(f"{way:13} weights in the end: {ends}; rank 0 keeps the momentum of {held}")
     report("momentum", place, ways=runs)
     dist.destroy_process_group()
 

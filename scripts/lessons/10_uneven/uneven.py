@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import here, report
+from devices import here, report, start
 
 
 @record
@@ -22,11 +22,12 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=101, help="of all ranks together")
     parser.add_argument("--limit", type=float, default=6, help="seconds to wait in a collective")
     args = parser.parse_args()
-    place = here()
     # gloo on the CPU everywhere: so the message reads the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     # All ranks have come. From here on, little patience.
-    group = dist.new_group(timeout=timedelta(seconds=args.limit))
+    patience = timedelta(seconds=args.limit)
+    group = dist.new_group(timeout=patience)
 
     # Every rank takes its share, and cuts it into batches.
     torch.manual_seed(0)
@@ -35,9 +36,11 @@ def main() -> None:
     batches = share.split(args.batch_size)
     print(f"rank {place.rank}: {len(share)} samples, {len(batches)} batches\n", end="")
 
-    ddp_model = DistributedDataParallel(torch.nn.Linear(4, 1), process_group=group)
+    model = torch.nn.Linear(4, 1)
+    ddp_model = DistributedDataParallel(model, process_group=group)
     for batch in batches:
-        loss = ddp_model(batch).square().mean()
+        output = ddp_model(batch)
+        loss = output.square().mean()
         loss.backward()  # `step` is left out: the ranks meet here, and only here
     print(f"rank {place.rank}: all my batches are done\n", end="")
 

@@ -46,14 +46,19 @@ def take_up(
         rank = place.rank if same else 0
         state = load_of_rank(FOLDER, step, rank, world_size, place.device)
         training.restore(state, random=same)
-    return [sorted(step for step, _ in keys) for keys in of_ranks]
+    held = []
+    for keys in of_ranks:
+        held.append(sorted(step for step, _ in keys))
+    return held
 
 
 def write_down(done: int, loss: float, place: Place) -> None:
     """Add a line to the log: which process was rank 0 in this step, and when."""
-    life = {"time": time.time(), "process": os.getpid(), "ranks": place.world_size}
+    line = {"time": time.time(), "process": os.getpid(), "ranks": place.world_size}
+    line["step"] = done
+    line["loss"] = loss
     with (FOLDER / "log").open("a") as log:
-        print(json.dumps(life | {"step": done, "loss": loss}), file=log)
+        print(json.dumps(line), file=log)
 
 
 def written_down() -> list[dict]:
@@ -99,7 +104,8 @@ def main() -> None:
         if first_life and last and done == args.die_at:
             die(done, place)
         if done % args.every == 0:
-            save(training.to_save(), path_of(FOLDER, done, place.rank, place.world_size))
+            path = path_of(FOLDER, done, place.rank, place.world_size)
+            save(training.to_save(), path)
             prune(FOLDER, place.rank, place.world_size)
 
     lives = written_down()

@@ -50,7 +50,9 @@ def agent(name: str, port: int, arguments: list[str]) -> subprocess.Popen:
 
 def last_words(name: str) -> str:
     """The end of what an agent and its rank have printed."""
-    return (FOLDER / f"{name}.log").read_text()[-2000:]
+    log = FOLDER / f"{name}.log"
+    text = log.read_text()
+    return text[-2000:]
 
 
 def steps() -> list[dict]:
@@ -116,7 +118,8 @@ def main() -> None:
         codes = wait_for_end(agents, deadline)
         if codes != [0, 0]:
             problem = f"exit codes {codes}, None: no end within {args.limit:.0f} s"
-            raise RuntimeError("\n".join([problem, *map(last_words, agents)]))
+            logs = [last_words(name) for name in agents]
+            raise RuntimeError("\n".join([problem, *logs]))
     finally:
         end(agents)
 

@@ -76,13 +76,16 @@ def main() -> None:
     complaint = ""
     for way in WAYS:
         outcomes[way] = []
+        first_step, _, _ = way.partition(",")
+        stem = first_step.replace(" ", "-")
         for number in range(args.kills):
-            name = folder / f"{way.split(',')[0].replace(' ', '-')}-{number}.pt"
+            name = folder / f"{stem}-{number}.pt"
             # By turns the save of the new version over the old one, and of the old over the new.
             killed_while_saving(name, versions, way, saves=number % 2)
             state, wrong = remains(name)
             complaint = wrong or complaint
-            outcomes[way].append({"state": state, "bytes": name.stat().st_size / size})
+            share = name.stat().st_size / size
+            outcomes[way].append({"state": state, "bytes": share})
             name.unlink()
         states = [outcome["state"] for outcome in outcomes[way]]
         counts = [f"{states.count(state)} × {state}" for state in ("old", "new", "torn")]

@@ -17,7 +17,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor import DTensor
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from reshard import in_pieces
 
 FOLDER = Path("meanwhile")
@@ -28,13 +28,15 @@ def train_beside(writing: Future, place: Place) -> dict[str, int]:
 
     Each adds up a gradient over the default group, as DDP does.
     """
+    expected = sum(range(1, place.world_size + 1))
     steps = 0
     right = 0
     finished = torch.zeros(())
     while finished < place.world_size:
         gradient = torch.full((1000,), 1.0 + place.rank)
         dist.all_reduce(gradient)
-        right += int((gradient == sum(range(1, place.world_size + 1))).all())
+        equal = gradient == expected
+        right += int(equal.all())
         steps += 1
         finished = torch.tensor(float(writing.done()))
         dist.all_reduce(finished)
@@ -71,26 +73,29 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=64, help="of the tensor that is saved")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    place = here()
     # gloo, on the CPU: files are written from there anyway.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
     if place.rank == 0:
         shutil.rmtree(FOLDER, ignore_errors=True)
         FOLDER.mkdir()
     dist.barrier()
 
-    big = in_pieces(torch.zeros(args.megabytes * 2**18), place.world_size)
+    zeros = torch.zeros(args.megabytes * 2**18)
+    big = in_pieces(zeros, place.world_size)
     rounds = [waits(big, number, group, place) for number in range(args.rounds + 1)]
     # Which values are in a file that was written while the tensor changed?
     dcp.load({"big": big}, checkpoint_id=FOLDER / f"async-{args.rounds}")
-    kept = bool((big.to_local() == args.rounds).all())  # and not -1
+    values = big.to_local()
+    kept = bool((values == args.rounds).all())  # and not -1
     rounds = rounds[1:]  # the first one starts threads, and does not count
     if place.rank == 0:
         for times in rounds:
-            each = [
-                f"{name} {1000 * times[name]:.0f} ms" for name in ("save", "async_save", "written")
-            ]
+            each = []
+            for name in ("save", "async_save", "written"):
+                milliseconds = 1000 * times[name]
+                each.append(f"{name} {milliseconds:.0f} ms")
             print(", ".join(each), f"with {times['steps']} steps beside it")
     dist.barrier()
     shutil.rmtree(FOLDER, ignore_errors=True)

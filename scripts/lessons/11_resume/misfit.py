@@ -24,7 +24,8 @@ def names_under_ddp(place: Place) -> tuple[dict[str, list[str]], dict[str, str],
 
     The last is the whole message about the names that do not fit.
     """
-    ddp_model = DistributedDataParallel(nn.Linear(3, 2).to(place.device))
+    inner = nn.Linear(3, 2).to(place.device)
+    ddp_model = DistributedDataParallel(inner)
     model = nn.Linear(3, 2)
     states = {
         "ddp_model": ddp_model.state_dict(),
@@ -35,7 +36,8 @@ def names_under_ddp(place: Place) -> tuple[dict[str, list[str]], dict[str, str],
     renamed = dict(states["ddp_model"])
     consume_prefix_in_state_dict_if_present(renamed, "module.")
     loads["prefix removed"] = complaint(model.load_state_dict, renamed)
-    return names, loads, complaint(model.load_state_dict, states["ddp_model"], full=True)
+    message = complaint(model.load_state_dict, states["ddp_model"], full=True)
+    return names, loads, message
 
 
 def from_elsewhere(path: Path, device: torch.device) -> dict[str, str]:
@@ -60,7 +62,8 @@ def main() -> None:
     where = from_elsewhere(Path(f"elsewhere-{place.rank}.pt"), place.device)
     if place.rank == 0:
         for saved in names:
-            print(f"names in {saved}: {', '.join(names[saved])}")
+            joined = ", ".join(names[saved])
+            print(f"names in {saved}: {joined}")
     report("misfit", place, names=names, loads=loads, where=where, said=message)
     dist.destroy_process_group()
 

@@ -49,7 +49,9 @@ def main() -> None:
         dist.broadcast(buffer, src=0)
     dcp.save(state_of(training), checkpoint_id=FOLDER)
     # The list of contents says which file holds a tensor, and how many bytes of it.
-    entries = dcp.FileSystemReader(FOLDER).read_metadata().storage_data.values()
+    reader = dcp.FileSystemReader(FOLDER)
+    metadata = reader.read_metadata()
+    entries = metadata.storage_data.values()
     files = Counter(entry.relative_path for entry in entries)
     listed = sum(entry.length for entry in entries)
     there = sum(path.stat().st_size for path in FOLDER.glob("*.distcp"))

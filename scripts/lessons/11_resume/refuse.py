@@ -36,17 +36,23 @@ def complaint(action: Callable, *arguments, full: bool = False, **options) -> st
         action(*arguments, **options)
         return "no complaint"
     except Exception as error:
-        return f"{type(error).__name__}: {error if full else reason(error)}"
+        kind = type(error).__name__
+        message = error if full else reason(error)
+        return f"{kind}: {message}"
 
 
 def doubtful(folder: Path, made: Path) -> dict[str, Path]:
     """Files of many kinds, by what is wrong with them. Code inside the last one makes `made`."""
-    paths = {kind: folder / f"{kind.replace(' ', '-')}.pt" for kind in KINDS}
+    paths = {}
+    for kind in KINDS:
+        name = kind.replace(" ", "-")
+        paths[kind] = folder / f"{name}.pt"
     ones = torch.ones(1000)
     save({"weights": ones}, paths["nothing"])
     whole = paths["nothing"].read_bytes()
     paths["cut short"].write_bytes(whole[: len(whole) // 2])
-    at = whole.index(ones.numpy().tobytes()) + 2
+    weights = ones.numpy().tobytes()
+    at = whole.index(weights) + 2
     paths["one byte"].write_bytes(whole[:at] + b"\0" + whole[at + 1 :])
     zipfile.ZipFile(paths["a zip file"], "w").close()
     paths["noise"].write_bytes(os.urandom(4000))
@@ -68,8 +74,10 @@ def main() -> None:
     table = {}
     for wrong, path in paths.items():
         by_torch = complaint(torch.load, path, weights_only=True)
-        table[wrong] = {"torch": by_torch, "ours": complaint(load, path)}
-    first = torch.load(paths["one byte"], weights_only=True)["weights"][0].item()
+        by_ours = complaint(load, path)
+        table[wrong] = {"torch": by_torch, "ours": by_ours}
+    damaged = torch.load(paths["one byte"], weights_only=True)
+    first = damaged["weights"][0].item()
 
     # Has the code inside run? Asked after loads with weights_only=True, and after one with False.
     code = {"weights_only=True": made.exists()}
@@ -80,7 +88,10 @@ def main() -> None:
     whole = {}
     for wrong in ("cut short", "code inside"):
         whole[wrong] = complaint(torch.load, paths[wrong], weights_only=True, full=True)
-    accepted = [sum(row[by] == "no complaint" for row in table.values()) for by in BY]
+    accepted = []
+    for by in BY:
+        answers = [row[by] for row in table.values()]
+        accepted.append(answers.count("no complaint"))
     print(f"{len(table)} files: torch.load accepts {accepted[0]}, our load {accepted[1]}")
     report("refuse", place, table=table, first=first, code=code, said=whole)
 

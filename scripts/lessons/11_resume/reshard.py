@@ -6,7 +6,6 @@ Run:  python reshard.py                                              # one proce
 
 import shutil
 import warnings
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -16,7 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 ROWS = 12
 COLUMNS = 4
@@ -37,12 +36,14 @@ def write(numbers: torch.Tensor, writers: int, place: Place) -> list[float]:
         return []
     state = {"table": table, "step": 28}
     dcp.save(state, checkpoint_id=FOLDER / "table", process_group=group)
-    return table.to_local()[:, 0].tolist()
+    rows = table.to_local()
+    return rows[:, 0].tolist()
 
 
 def read_together(place: Place) -> dict:
     """The state on all ranks; each reads its own rows, into the tensor that is there."""
-    state = {"table": in_pieces(torch.zeros(ROWS, COLUMNS), place.world_size), "step": 0}
+    zeros = torch.zeros(ROWS, COLUMNS)
+    state = {"table": in_pieces(zeros, place.world_size), "step": 0}
     dcp.load(state, checkpoint_id=FOLDER / "table")
     return state
 
@@ -58,9 +59,9 @@ def read_alone() -> dict:
 
 @record
 def main() -> None:
-    place = here()
     # gloo, on the CPU: files are written from there anyway.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     if place.rank == 0:
         shutil.rmtree(FOLDER, ignore_errors=True)
         FOLDER.mkdir()
@@ -77,7 +78,9 @@ def main() -> None:
     alone = read_alone()
     table = state["table"]
     read = table.to_local()[:, 0].tolist()
-    right = {"pieces": torch.equal(table.full_tensor(), numbers)}
+    together = table.full_tensor()
+    right = {}
+    right["pieces"] = torch.equal(together, numbers)
     right["one"] = torch.equal(alone["table"], numbers)
 
     if place.rank == 0:

@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-from devices import here, report
+from devices import here, report, start
 
 # A program of its own, since it crashes: DDP on gloo under the debug level DETAIL.
 DETAIL = """import torch
@@ -99,9 +99,9 @@ def child(command: list[str], **settings: str) -> str:
 @record
 def main() -> None:
     early = complaint(dist.get_rank)  # asked for its rank before there is a process group
-    place = here()
     # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     messages = {"early": early, "edit": complaint(edit)}
     if place.rank == 0:
         messages["port"] = complaint(port)

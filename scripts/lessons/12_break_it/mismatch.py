@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 
 def collectives(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
@@ -49,7 +49,8 @@ def order(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
 
 def dtypes(rank: int, group: dist.ProcessGroup) -> torch.Tensor:
     """Rank 0 brings fractions, the others whole numbers: as many bytes."""
-    x = torch.ones(4, dtype=torch.float32 if rank == 0 else torch.int32)
+    dtype = torch.float32 if rank == 0 else torch.int32
+    x = torch.ones(4, dtype=dtype)
     dist.all_reduce(x, group=group)
     return x
 
@@ -66,7 +67,8 @@ CASES = {case.__name__: case for case in (missing, collectives, order, dtypes, s
 
 def meeting(case: Callable, place: Place, limit: float) -> dict:
     """What a case says or gives on this rank, and after how many seconds."""
-    group = dist.new_group(timeout=timedelta(seconds=limit))
+    patience = timedelta(seconds=limit)
+    group = dist.new_group(timeout=patience)
     message = ""
     values = []
     begun = time.monotonic()
@@ -74,7 +76,8 @@ def meeting(case: Callable, place: Place, limit: float) -> dict:
         values = case(place.rank, group).tolist()
     except RuntimeError as error:
         message = str(error)
-    return {"said": message, "values": values, "seconds": time.monotonic() - begun}
+    seconds = time.monotonic() - begun
+    return {"said": message, "values": values, "seconds": seconds}
 
 
 @record
@@ -84,12 +87,12 @@ def main() -> None:
     parser.add_argument("--debug", choices=["OFF", "INFO", "DETAIL"], default="OFF")
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     args = parser.parse_args()
-    place = here()
+    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
+    place = here(gpus=0)
     # As set in the shell, before anything is set up.
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = args.debug
     dist.set_debug_level_from_env()
-    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    start(place)
 
     outcomes = {}
     for name in args.cases:

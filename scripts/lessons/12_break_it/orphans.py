@@ -7,13 +7,12 @@ import argparse
 import os
 import signal
 import time
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 
 @record
@@ -21,9 +20,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60, help="that the ranks train on, alone")
     args = parser.parse_args()
-    place = here()
     # gloo on the CPU everywhere: orphans of this lesson hold no GPU.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     torchrun = os.getppid()
     dist.barrier()
     print(

@@ -5,7 +5,6 @@ Run:  torchrun --standalone --nproc-per-node=3 poison.py
 
 import argparse
 import warnings
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 BAD_STEP = 12
 
@@ -22,7 +21,8 @@ def pairs(step: int, place: Place) -> tuple[Tensor, Tensor]:
     """Sixteen pairs of points with four coordinates, different on each rank and in each step."""
     generator = torch.Generator().manual_seed(1000 * step + place.rank)
     a, b = torch.randn(2, 16, 4, generator=generator)
-    if step == BAD_STEP and place.rank == min(1, place.world_size - 1):
+    bad_rank = min(1, place.world_size - 1)
+    if step == BAD_STEP and place.rank == bad_rank:
         b[5] = a[5]  # a duplicate row in somebody's data
     return a, b
 
@@ -41,7 +41,8 @@ def average(finite: list[Tensor], bucket: dist.GradBucket) -> torch.futures.Futu
     # looking at it here would make a GPU wait for each bucket, in the middle of backward.
     finite.append(gradient.isfinite().all())
     gradient.div_(dist.get_world_size())
-    summed = dist.all_reduce(gradient, async_op=True).get_future()
+    work = dist.all_reduce(gradient, async_op=True)
+    summed = work.get_future()
     return summed.then(lambda future: future.value()[0])
 
 
@@ -53,7 +54,9 @@ def first_at_fault(finite: Tensor, place: Place) -> int | None:
     fault = torch.where(finite, place.world_size, place.rank)
     dist.all_reduce(fault, op=dist.ReduceOp.MIN)
     rank = fault.item()
-    return rank if rank < place.world_size else None
+    if rank == place.world_size:
+        return None
+    return rank
 
 
 def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
@@ -76,13 +79,16 @@ def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
         loss = spread(ddp_model, a, b)
         loss.backward()
         own = torch.stack(finite).all()
-        fault = first_at_fault(own, place) if guarded else None
+        fault = None
+        if guarded:
+            fault = first_at_fault(own, place)
         if fault is None:
             optimizer.step()
         weights = nn.utils.parameters_to_vector(ddp_model.parameters())
+        whole = weights.isfinite().all()
         trace["loss"].append(loss.item())
         trace["own"].append(own.item())
-        trace["weights"].append(weights.isfinite().all().item())
+        trace["weights"].append(whole.item())
         trace["fault"].append(fault)
     return trace
 
@@ -94,7 +100,8 @@ def anomaly(place: Place) -> dict[str, str]:
     with warnings.catch_warnings(record=True) as caught, torch.autograd.detect_anomaly():
         warnings.simplefilter("always")
         try:
-            spread(model, a, b).backward()
+            loss = spread(model, a, b)
+            loss.backward()
         except RuntimeError as error:
             return {"said": str(error), "line": str(caught[-1].message)}
     return {"said": "", "line": ""}
@@ -105,15 +112,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=30)
     args = parser.parse_args()
-    place = here()
-    # gloo everywhere: the network is small, and the CPU will do.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    # The network is small: the CPU will do everywhere.
+    place = here(gpus=0)
+    start(place)
     unguarded = train(place, args.steps, guarded=False)
     guarded = train(place, args.steps, guarded=True)
     runs = {"unguarded": unguarded, "guarded": guarded}
-    losses = f"last loss {unguarded['loss'][-1]:.3f}, with the check {guarded['loss'][-1]:.3f}"
+    last = unguarded["loss"][-1]
+    with_check = guarded["loss"][-1]
+    losses = f"last loss {last:.3f}, with the check {with_check:.3f}"
     print(f"rank {place.rank}: {losses}\n", end="")
-    report("poison", place, runs=runs, anomaly=anomaly(place))
+    accused = anomaly(place)
+    report("poison", place, runs=runs, anomaly=accused)
     dist.destroy_process_group()
 
 

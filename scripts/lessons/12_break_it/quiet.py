@@ -6,7 +6,7 @@ Run:  torchrun --standalone --nproc-per-node=2 quiet.py
 import argparse
 import os
 import zipfile
-from datetime import timedelta
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler, random_split
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 
 def everyone(mine: object) -> list:
@@ -26,23 +26,34 @@ def everyone(mine: object) -> list:
     return of_ranks
 
 
+def of_any(mine: Iterable[int]) -> set[int]:
+    """The numbers that at least one rank holds."""
+    numbers = set()
+    for of_rank in everyone(list(mine)):
+        numbers.update(of_rank)
+    return numbers
+
+
 def weights(seed: int) -> dict[str, list[float]]:
     """The sum of the weights on each rank that seeds with `seed`, before DDP and in it."""
     torch.manual_seed(seed)
     model = nn.Linear(8, 1)
-    before = everyone(model.weight.sum().item())
+    before = model.weight.sum().item()
+    sums = {"before DDP": everyone(before)}
     DistributedDataParallel(model)
-    return {"before DDP": before, "in DDP": everyone(model.weight.sum().item())}
+    after = model.weight.sum().item()
+    sums["in DDP"] = everyone(after)
+    return sums
 
 
 def shares(seed: int) -> dict[str, int]:
     """Of 100 pictures, what goes wrong in a split made by each rank, and in a sampler's shares."""
     generator = torch.Generator().manual_seed(seed)
     train, test = random_split(range(100), [80, 20], generator)
-    trained = set().union(*everyone(list(train)))
-    tested = set().union(*everyone(list(test)))
+    trained = of_any(train)
+    tested = of_any(test)
     sampler = DistributedSampler(range(100), shuffle=True, seed=seed)
-    seen = set().union(*everyone(list(sampler)))
+    seen = of_any(sampler)
     return {
         "tested on training data": len(trained & tested),
         "never seen in an epoch": 100 - len(seen),
@@ -70,14 +81,16 @@ def owner(path: Path) -> str:
             damaged = archive.testzip()  # compares the checksums, which torch.load does not
         if damaged:
             return "damaged"
-        return f"rank {torch.load(path, weights_only=True)['rank']}"
+        state = torch.load(path, weights_only=True)
+        return f"rank {state['rank']}"
     except Exception:  # no zip file any more
         return "damaged"
 
 
 def saves(place: Place, way: str, times: int) -> list[str]:
     """All ranks save to one name at once, or rank 0 alone. Whose file is it then?"""
-    state = {"rank": place.rank, "numbers": torch.ones((place.rank + 1) * 2**20)}
+    numbers = torch.ones((place.rank + 1) * 2**20)
+    state = {"rank": place.rank, "numbers": numbers}
     path = Path("saved.pt")
     owners = []
     for _ in range(times):
@@ -109,10 +122,11 @@ def main() -> None:
     args = parser.parse_args()
     # A common line, and nothing is initialized yet.
     early = dist.get_rank() if dist.is_initialized() else 0
-    place = here()
-    # gloo everywhere: these faults are the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    guard = {"before init": early, "after init": dist.get_rank(), "RANK": int(os.environ["RANK"])}
+    # gloo on the CPU everywhere: these faults are the same with and without GPUs.
+    place = here(gpus=0)
+    start(place)
+    variable = int(os.environ["RANK"])
+    guard = {"before init": early, "after init": dist.get_rank(), "RANK": variable}
     harm = {"guard": everyone(guard), "seeds": weights(place.rank)}
     harm["seeds"]["own seed"] = shares(place.rank)
     harm["seeds"]["one seed"] = shares(0)

@@ -8,13 +8,12 @@ import argparse
 import atexit
 import os
 import time
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 
 def batch(rank: int, step: int) -> torch.Tensor:
@@ -44,11 +43,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bare", action="store_true", help="as if there were no @record")
     args = parser.parse_args()
-    place = here()
+    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
+    place = here(gpus=0)
     if args.bare:
         os.environ.pop("TORCHELASTIC_ERROR_FILE", None)  # where @record would write its report
-    # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    start(place)
 
     for step in range(4):
         time.sleep(0.1 * place.rank)  # the others are there first, and wait

@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from devices import here, report
+from devices import here, report, start
 from loud import complaint
 
 PATIENCE = timedelta(seconds=2)
@@ -37,7 +37,8 @@ class Checkpointed(nn.Module):
 
 def more_layers(rank: int) -> nn.Module:
     """Each rank has a layer more than the one before it."""
-    return nn.Sequential(*[nn.Linear(2, 2) for _ in range(1 + rank)])
+    layers = [nn.Linear(2, 2) for _ in range(1 + rank)]
+    return nn.Sequential(*layers)
 
 
 def wider(rank: int) -> nn.Module:
@@ -47,21 +48,26 @@ def wider(rank: int) -> nn.Module:
 
 def wrap(build: Callable[[int], nn.Module], rank: int) -> None:
     """DDP around a model that each rank has built for itself, in a group of its own."""
-    DistributedDataParallel(build(rank), process_group=dist.new_group(timeout=PATIENCE))
+    model = build(rank)
+    group = dist.new_group(timeout=PATIENCE)
+    DistributedDataParallel(model, process_group=group)
 
 
 def twice() -> None:
     """DDP looks for unused parameters, and the checkpoint has a backward pass of its own."""
-    ddp_model = DistributedDataParallel(Checkpointed(), find_unused_parameters=True)
-    ddp_model(torch.ones(1, 2, requires_grad=True)).sum().backward()
+    model = Checkpointed()
+    ddp_model = DistributedDataParallel(model, find_unused_parameters=True)
+    x = torch.ones(1, 2, requires_grad=True)
+    output = ddp_model(x)
+    output.sum().backward()
 
 
 @record
 def main() -> None:
-    place = here()
-    messages = {"waiting": waiting()}
     # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    messages = {"waiting": waiting()}
+    start(place)
     messages["more layers"] = complaint(lambda: wrap(more_layers, place.rank))
     messages["wider"] = complaint(lambda: wrap(wider, place.rank))
     messages["twice"] = complaint(twice)

@@ -25,10 +25,13 @@ def ranks(program: str) -> dict[int, psutil.Process]:
     running = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error, ValueError):  # gone meanwhile, or not ours to look at
-            named = any(Path(word).name == program for word in process.cmdline()[1:])
-            same_folder = named and process.cwd() == str(Path.cwd())
+            names = [Path(argument).name for argument in process.cmdline()[1:]]
+            if program not in names:
+                continue
+            same_folder = process.cwd() == str(Path.cwd())
             if same_folder and process.uids().real == os.getuid():
-                rank = process.environ().get("RANK", "none")  # torchrun itself has no RANK
+                environment = process.environ()
+                rank = environment.get("RANK", "none")  # torchrun itself has no RANK
                 running[int(rank)] = process
     return dict(sorted(running.items()))
 
@@ -41,12 +44,16 @@ def stack(process: psutil.Process) -> tuple[str, ...]:
     command = ["py-spy", "dump", "--pid", str(process.pid)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     if done.returncode:
-        complaint = " ".join(done.stderr.split())[:120]
+        words = done.stderr.split()
+        complaint = " ".join(words)[:120]
         return (f"py-spy may not look into process {process.pid} here: {complaint}",)
     after = done.stdout.partition('"MainThread"')[2]
     main_thread = after.partition("\nThread")[0]
-    calls = [line for line in main_thread.splitlines()[1:] if line.startswith(" ")]
-    return tuple(call.strip() for call in calls)
+    calls = []
+    for line in main_thread.splitlines()[1:]:
+        if line.startswith(" "):
+            calls.append(line.strip())
+    return tuple(calls)
 
 
 def watch(program: str, limit: float) -> dict[int, Counter]:
@@ -74,7 +81,8 @@ def main() -> None:
     if not shutil.which("py-spy"):
         print("py-spy is not installed here: `pip install py-spy` brings it.")
         return
-    for rank, stacks in watch(args.program, args.limit).items():
+    seen = watch(args.program, args.limit)
+    for rank, stacks in seen.items():
         calls, times = stacks.most_common(1)[0]  # a rank that hangs shows the same stack each time
         print(f"rank {rank}, {times} of {stacks.total()} looks:", *calls, sep="\n    ")
 

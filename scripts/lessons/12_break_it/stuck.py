@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 
 @record
@@ -22,11 +22,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=5, help="seconds to wait in a collective")
     args = parser.parse_args()
-    place = here()
     # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     # All have come: from here on, little patience.
-    group = dist.new_group(timeout=timedelta(seconds=args.limit))
+    patience = timedelta(seconds=args.limit)
+    group = dist.new_group(timeout=patience)
     # In which line is this rank when it has waited for most of that time?
     stacks = Path(f"stuck.rank{place.rank}.txt").open("w")  # noqa: SIM115
     faulthandler.dump_traceback_later(0.6 * args.limit, file=stacks)

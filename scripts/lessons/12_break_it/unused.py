@@ -4,7 +4,6 @@ Run:  torchrun --standalone --nproc-per-node=2 unused.py
 """
 
 import os
-from datetime import timedelta
 
 # Else the profiler reports on itself, and that there is no GPU.
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")
@@ -16,7 +15,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
-from devices import here, report
+from devices import here, report, start
 
 X = torch.ones(8, 64)  # a batch
 # How DDP accepts the unused head, as arguments of `Trial`.
@@ -89,16 +88,18 @@ class Trial:
 
     def moved(self) -> bool:
         """Whether weight decay moves the unused head."""
-        before = self.model.dogs.weight.detach().clone()
-        torch.optim.SGD(self.model.parameters(), lr=0.1, weight_decay=0.1).step()
-        return not torch.equal(before, self.model.dogs.weight)
+        weight = self.model.dogs.weight
+        before = weight.detach().clone()
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, weight_decay=0.1)
+        optimizer.step()
+        return not torch.equal(before, weight)
 
 
 @record
 def main() -> None:
-    place = here()
     # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     messages = {level: attempt(level) for level in ("OFF", "INFO")}
 
     costs = {}
@@ -108,10 +109,10 @@ def main() -> None:
         for _ in range(3):
             trial.step()
         count = trial.all_reduces()
-        costs[name] = {"collectives": count, "gradient": trial.gradient(), "moved": trial.moved()}
+        gradient = trial.gradient()
+        costs[name] = {"collectives": count, "gradient": gradient, "moved": trial.moved()}
         if place.rank == 0:
-            outcome = f"all-reduces a step: {count}, gradient of the unused head: "
-            print(f"{name:24}{outcome}{costs[name]['gradient']}")
+            print(f"{name:24}all-reduces a step: {count}, gradient of the unused head: {gradient}")
     report("unused", place, said=messages, costs=costs)
     dist.destroy_process_group()
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace_json
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 
 def timed(call: Callable[[], object]) -> dict:
@@ -50,10 +50,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=5, help="seconds to wait in a collective")
     args = parser.parse_args()
-    place = here()
-    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "200")  # entries that the flight recorder keeps
     # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "200")  # entries that the flight recorder keeps
+    start(place)
     # After a timeout a group is of no more use: each mistake has one of its own.
     patience = timedelta(seconds=args.limit)
     training = dist.new_group(timeout=patience)

@@ -6,13 +6,12 @@ Run:  python badge.py                                            # one process
 
 import os
 import sys
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 NAMES = [
     "RANK",
@@ -33,17 +32,18 @@ def main() -> None:
     # Asked first: where nobody has set them, `here` sets what a single rank needs.
     told = {name: os.environ.get(name, "") for name in NAMES}
     parent = os.getppid()
-    place = here()
     # gloo on the CPU everywhere: two agents on one machine would hand out the same GPUs twice.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
 
     # Each rank brings its number plus one; afterwards every rank holds the sum.
     total = torch.tensor([place.rank + 1])
     dist.all_reduce(total)
 
     # One write, so that the ranks do not mix.
-    where = f"local rank {place.local_rank} of node {told['GROUP_RANK'] or '?'}"
-    print(f"rank {place.rank} of {place.world_size}, {where}: the sum is {total.item()}\n", end="")
+    node = told["GROUP_RANK"] or "?"
+    who = f"rank {place.rank} of {place.world_size}, local rank {place.local_rank} of node {node}"
+    print(f"{who}: the sum is {total.item()}\n", end="")
     report("badge", place, told=told, arguments=sys.argv[1:], parent=parent, total=total.item())
     dist.destroy_process_group()
 

@@ -5,21 +5,20 @@ Run:  python chatter.py                                          # one process
 """
 
 import time
-from datetime import timedelta
 
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 PIECES = ["{} of rank {}: ", "all is ", "well\n"]
 
 
 @record
 def main() -> None:
-    place = here()
     # gloo on the CPU everywhere: this is about lines of text.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
 
     for line in ("first line", "second line"):
         dist.barrier()  # so that all begin at once

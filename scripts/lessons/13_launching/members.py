@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import time
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 AGENT = os.getppid()  # torchrun, if torchrun has started this rank
 ROWS = 12  # in a global batch
@@ -39,20 +38,26 @@ class Training:
 
     def __init__(self) -> None:
         torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)).double()
+        layers = [nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)]
+        self.model = nn.Sequential(*layers).double()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
 
     def step(self, forward: nn.Module, x: Tensor, y: Tensor) -> None:
         """One update; `forward` is the network, or DDP around it."""
         self.optimizer.zero_grad()
-        nn.functional.mse_loss(forward(x), y).backward()
+        loss = nn.functional.mse_loss(forward(x), y)
+        loss.backward()
         self.optimizer.step()
 
     def save(self, done: int) -> None:
         """Keep the state after `done` steps; the old file stays until the new one is whole."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "done": done,
+        }
         part = STATE.with_suffix(".part")
-        parts = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
-        torch.save(parts | {"done": done}, part)
+        torch.save(state, part)
         part.replace(STATE)
 
     def load(self) -> int:
@@ -78,9 +83,16 @@ def undisturbed(steps: int) -> list[float]:
 
 def note(name: str, step: int, place: Place) -> None:
     """One line of the log, which all ranks of all machines write together."""
-    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    row = {"machine": name, "step": step, "rank": place.rank, "local_rank": place.local_rank}
-    row |= {"world_size": place.world_size, "restarts": restarts, "time": time.time()}
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    row = {
+        "machine": name,
+        "step": step,
+        "rank": place.rank,
+        "local_rank": place.local_rank,
+        "world_size": place.world_size,
+        "restarts": int(restarts),
+        "time": time.time(),
+    }
     with LOG.open("a") as log:
         log.write(json.dumps(row) + "\n")
 
@@ -104,9 +116,9 @@ def main() -> None:
     parser.add_argument("--leave-at", type=int, help="step at which this machine fails")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds added to a step")
     args = parser.parse_args()
-    place = here()
     # gloo on the CPU everywhere: two agents on one machine would hand out the same GPUs twice.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
 
     # Whoever is here takes up what was saved last.
     training = Training()

@@ -7,7 +7,6 @@ import io
 import json
 import multiprocessing
 import os
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,7 +15,7 @@ from torch.distributed.elastic.events import get_logging_handler
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from devices import here, report
+from devices import here, report, start
 
 NAMES = ["RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RESTART_COUNT"]
 
@@ -34,20 +33,23 @@ class Keep(metrics.MetricHandler):
 
 def work(number: float) -> dict:
     """What each rank does; in its first life, the last rank fails. The sum, and what it is told."""
-    place = here()
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    # gloo on the CPU everywhere: this is about the agent.
+    place = here(gpus=0)
+    start(place)
     total = torch.tensor(number)
     dist.all_reduce(total)
     dist.barrier()
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and place.rank == place.world_size - 1:
+    first_life = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    if first_life and place.rank == place.world_size - 1:
         os._exit(3)
     dist.destroy_process_group()
-    return {"total": total.item()} | {name: os.environ[name] for name in NAMES}
+    told = {name: os.environ[name] for name in NAMES}
+    return {"total": total.item()} | told
 
 
 @record
 def main() -> None:
-    place = here()
+    place = here(gpus=0)
     # A new store for each life: in the old one, new ranks may find the addresses of dead ones.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     # Ranks are forked from a process that has imported torch, so that no life imports it again.

@@ -15,7 +15,7 @@ import psutil
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 PATIENCE = timedelta(seconds=5)
 
@@ -35,7 +35,11 @@ def listening() -> list[list]:
     agent = psutil.Process(os.getppid())
     found = []
     for process in [agent, *agent.children()]:
-        who = "agent" if process == agent else f"rank {process.environ().get('RANK', '?')}"
+        if process == agent:
+            who = "agent"
+        else:
+            rank = process.environ().get("RANK", "?")
+            who = f"rank {rank}"
         for connection in process.net_connections(kind="tcp"):
             if connection.status == psutil.CONN_LISTEN:
                 found.append([who, connection.laddr.ip, connection.laddr.port])
@@ -55,11 +59,21 @@ def visit(address: str, port: int) -> dict:
 
 def send_stranger(addresses: dict[str, tuple[str, int]]) -> dict:
     """Visits by another process, which knows nothing of this launch but addresses and ports."""
-    told = [name for name in os.environ if name.startswith(("MASTER", "TORCHELASTIC"))]
-    env = {name: value for name, value in os.environ.items() if name not in told}
+    env = {}
+    for name, value in os.environ.items():
+        if not name.startswith(("MASTER", "TORCHELASTIC")):
+            env[name] = value
     command = [sys.executable, __file__, "visit", json.dumps(addresses)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)
+
+
+def be_stranger(addresses: str) -> None:
+    """What that other process does: it prints what each visit came to, as JSON."""
+    visits = {}
+    for name, (address, port) in json.loads(addresses).items():
+        visits[name] = visit(address, port)
+    print(json.dumps(visits))
 
 
 def closed_store() -> tuple[dist.TCPStore, int]:
@@ -90,9 +104,9 @@ def look(place: Place) -> None:
 
 @record
 def main() -> None:
-    place = here()
     # gloo on the CPU everywhere: this is about who can connect.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     if place.rank == 0:
         look(place)
     dist.barrier()
@@ -101,6 +115,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["visit"]:
-        print(json.dumps({name: visit(*where) for name, where in json.loads(sys.argv[2]).items()}))
+        be_stranger(sys.argv[2])
     else:
         main()

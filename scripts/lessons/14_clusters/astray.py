@@ -50,7 +50,9 @@ def host_at(port: int) -> None:
 def join_at(port: int) -> None:
     """As an agent with --rdzv-backend=c10d, where no machine takes the endpoint for its own."""
     settings = {"is_host": False, "read_timeout": int(PATIENCE.total_seconds())}
-    create_backend(RendezvousParameters("c10d", f"127.0.0.1:{port}", "job", 2, 2, **settings))
+    endpoint = f"127.0.0.1:{port}"
+    parameters = RendezvousParameters("c10d", endpoint, "job", 2, 2, **settings)
+    create_backend(parameters)
 
 
 def gloo_over(names: str) -> None:
@@ -83,7 +85,8 @@ def main() -> None:
     messages["no such name"] = said(lambda: meet_at("node7.invalid", port))
     messages["no host"] = said(lambda: join_at(port))
     messages["one interface"] = said(lambda: gloo_over(names[0]))
-    messages["a list"] = said(lambda: gloo_over(",".join([*names, names[0]])))
+    repeated = ",".join([*names, names[0]])
+    messages["a list"] = said(lambda: gloo_over(repeated))
     messages["all but one"] = said(lambda: gloo_over(f"^{names[0]}"))
 
     print("interfaces of this machine:", ", ".join(names))

@@ -28,7 +28,8 @@ def links(gbits: str, latency_ms: float, place: Place) -> dict[str, Wire | None]
     """Lesson 09's wires by their names, such as "1 Gbit/s"; on this machine there is none."""
     wires: dict[str, Wire | None] = {HERE: None}
     for gbit in gbits.split(","):
-        wires[f"{gbit} Gbit/s"] = Wire(place, float(gbit), latency_ms / 1000)
+        name = f"{gbit} Gbit/s"
+        wires[name] = Wire(place, float(gbit), latency_ms / 1000)
     return wires
 
 
@@ -48,7 +49,8 @@ def stepping(model: nn.Module, rows: int, width: int, place: Place) -> Callable[
 
     def step() -> None:
         optimizer.zero_grad()
-        loss = model(x).square().mean()
+        output = model(x)
+        loss = output.square().mean()
         loss.backward()
         optimizer.step()
 
@@ -98,7 +100,8 @@ def main() -> None:
         parameters[width] = sum(each.numel() for each in model.parameters())
         steps["alone", width] = stepping(model, args.rows, width, place)
         for name, wire in wires.items():
-            ddp_model = over(wire, network(place, width, depth=2))
+            model = network(place, width, depth=2)
+            ddp_model = over(wire, model)
             steps[name, width] = stepping(ddp_model, args.rows, width, place)
     seconds = in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
 
@@ -107,8 +110,8 @@ def main() -> None:
     for width in WIDTHS:
         for name, wire in wires.items():
             if wire:
-                step = steps[name, width]
-                sent[f"{name}, {parameters[width]}"] = bytes_of(step, wire)
+                key = f"{name}, {parameters[width]}"
+                sent[key] = bytes_of(steps[name, width], wire)
 
     times = {name: {} for name in wires}
     for (name, size), of_size in sweep.items():
@@ -119,8 +122,9 @@ def main() -> None:
         rows.append(row)
     if place.rank == 0:
         for name in wires:
-            largest = 1000 * median(times[name][SIZES[-1]])
-            print(f"{name:12} 4 MiB in {largest:6.1f} ms")
+            largest = times[name][SIZES[-1]]
+            milliseconds = 1000 * median(largest)
+            print(f"{name:12} 4 MiB in {milliseconds:6.1f} ms")
     report("link", place, sweep=times, steps=rows, sent=sent)
     dist.destroy_process_group()
 

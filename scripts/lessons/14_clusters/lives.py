@@ -39,7 +39,8 @@ def take_up(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, pl
     chosen = [None]
     if place.rank == 0:
         folder.mkdir(exist_ok=True)
-        chosen[0] = newest([usable(folder, 0, place.world_size)])
+        checkpoints = usable(folder, 0, place.world_size)
+        chosen[0] = newest([checkpoints])
     dist.broadcast_object_list(chosen)
     if chosen[0] is None:
         return 0
@@ -58,7 +59,8 @@ def write_down(
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
     }
-    save(state, path_of(folder, done, 0, place.world_size))
+    path = path_of(folder, done, 0, place.world_size)
+    save(state, path)
     prune(folder, 0, place.world_size)
 
 
@@ -75,21 +77,25 @@ def main() -> None:
 
     torch.manual_seed(0)
     layers = [nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)]
-    model = nn.Sequential(*layers).to(place.device, torch.float64)
+    model = nn.Sequential(*layers)
+    model.to(place.device, torch.float64)
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
     begun = take_up(model, optimizer, args.folder, place)
     ddp_model = DistributedDataParallel(model)
     if place.rank == 0:
         # Slurm counts how often it has started this job again.
-        life = 1 + int(os.environ.get("SLURM_RESTART_COUNT", 0))
-        world = f"{place.world_size} ranks" if place.world_size > 1 else "1 rank"
-        print(f"start number {life}, {world}, at step {begun}", flush=True)
+        restarts = int(os.environ.get("SLURM_RESTART_COUNT", 0))
+        world = "1 rank"
+        if place.world_size > 1:
+            world = f"{place.world_size} ranks"
+        print(f"start number {restarts + 1}, {world}, at step {begun}", flush=True)
 
     losses = []
     for step in range(begun, args.steps):
         x, y = batch(step, place)
         optimizer.zero_grad()
-        loss = nn.functional.mse_loss(ddp_model(x), y)
+        output = ddp_model(x)
+        loss = nn.functional.mse_loss(output, y)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -98,10 +104,10 @@ def main() -> None:
         done = step + 1
         if place.rank == 0 and done % args.every == 0:
             write_down(model, optimizer, done, args.folder, place)
-            print(f"step {done} is saved, loss {loss.item():.4f}", flush=True)
+            print(f"step {done} is saved, loss {losses[-1]:.4f}", flush=True)
 
-    weights = parameters_to_vector(model.parameters()).tolist()
-    report("lives", place, begun=begun, losses=losses, weights=weights)
+    weights = parameters_to_vector(model.parameters())
+    report("lives", place, begun=begun, losses=losses, weights=weights.tolist())
     # No machine leaves while another one still needs it.
     dist.barrier()
     dist.destroy_process_group()

@@ -30,8 +30,9 @@ def serve(place: Place) -> None:
     for part in ("compute", "wait"):
         SPENT.labels(part)  # exported from the start on, as 0
     server, _ = start_http_server(0, addr="127.0.0.1")
-    target = {"targets": [f"127.0.0.1:{server.server_port}"]}
-    target["labels"] = {"rank": str(place.rank), "process": str(os.getpid())}
+    address = f"127.0.0.1:{server.server_port}"
+    labels = {"rank": str(place.rank), "process": str(os.getpid())}
+    target = {"targets": [address], "labels": labels}
     aside = Path(f"target-{place.rank}.part")
     aside.write_text(json.dumps([target]))
     aside.replace(f"target-{place.rank}.json")
@@ -59,8 +60,10 @@ def main() -> None:
 
     torch.manual_seed(0)
     layers = [nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)]
-    model = nn.Sequential(*layers).to(place.device, torch.float64)
+    model = nn.Sequential(*layers)
+    model.to(place.device, torch.float64)
     parameters = list(model.parameters())
+    sizes = [parameter.numel() for parameter in parameters]
     torch.manual_seed(1 + place.rank)
     x = torch.randn(64, 256, dtype=torch.float64).to(place.device)
     serve(place)
@@ -73,23 +76,27 @@ def main() -> None:
         if place.rank == args.slow:
             time.sleep(args.late_ms / 1000)  # its disk is slow
         model.zero_grad()
-        loss = model(x).square().mean()
+        output = model(x)
+        loss = output.square().mean()
         loss.backward()
-        enough = torch.tensor([Path("enough").exists()], dtype=x.dtype, device=place.device)
+        to_stop = Path("enough").exists()
+        enough = torch.tensor([to_stop], dtype=x.dtype, device=place.device)
         synchronize()
         computed = time.perf_counter()
 
         # One message for all gradients, and for the question whether somebody wants to stop.
-        flat = torch.cat([*[parameter.grad.flatten() for parameter in parameters], enough])
+        gradients = [parameter.grad.flatten() for parameter in parameters]
+        flat = torch.cat([*gradients, enough])
         dist.all_reduce(flat)
         synchronize()
         ended = time.perf_counter()
-        parts = flat[:-1].split([parameter.numel() for parameter in parameters])
+        parts = flat[:-1].split(sizes)
         with torch.no_grad():
             for parameter, part in zip(parameters, parts, strict=True):
                 parameter -= 0.01 * part.view_as(parameter) / place.world_size
 
-        for name, seconds in (("compute", computed - began), ("wait", ended - computed)):
+        step_seconds = {"compute": computed - began, "wait": ended - computed}
+        for name, seconds in step_seconds.items():
             SPENT.labels(name).inc(seconds)
             spent[name] += seconds
         steps += 1
@@ -98,13 +105,13 @@ def main() -> None:
             break
 
     seconds = time.perf_counter() - begin
-    weights = nn.utils.parameters_to_vector(parameters).sum().item()
+    weights = nn.utils.parameters_to_vector(parameters)
     numbers = {
         "steps": steps,
         "seconds": seconds,
         "spent": spent,
         "exported": exported(),
-        "weights": weights,
+        "weights": weights.sum().item(),
     }
     report("straggler", place, slow=args.slow, **numbers)
     dist.destroy_process_group()

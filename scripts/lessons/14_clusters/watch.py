@@ -69,7 +69,8 @@ class Watch:
         self.processes = {}
         for target in found:
             labels = target["labels"]
-            self.processes[f"rank {labels['rank']}"] = psutil.Process(int(labels["process"]))
+            name = f"rank {labels['rank']}"
+            self.processes[name] = psutil.Process(int(labels["process"]))
         try:
             import pynvml  # of the package nvidia-ml-py
 

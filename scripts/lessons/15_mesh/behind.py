@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 
 @record
@@ -19,8 +19,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=5, help="seconds to wait for a group")
     args = parser.parse_args()
-    place = here()
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    # gloo and the CPU everywhere: nccl connects at other moments.
+    place = here(gpus=0)
+    start(place)
     # A rank can wait longer than any time limit of its group: then this ends the process.
     # The others have time enough to fail first, on a busy machine too.
     faulthandler.dump_traceback_later(args.limit + 20, exit=True)
@@ -32,7 +33,8 @@ def main() -> None:
         message = f"group “{pair.group_name}” adds up to {ones.item():.0f}"
         print(f"rank {place.rank}: {message}\n", end="", flush=True)
 
-    everyone = dist.new_group(timeout=timedelta(seconds=args.limit))
+    limit = timedelta(seconds=args.limit)
+    everyone = dist.new_group(timeout=limit)
     report("behind", place, group=everyone.group_name)
     dist.destroy_process_group()
 

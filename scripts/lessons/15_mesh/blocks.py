@@ -6,8 +6,6 @@ Run:  python blocks.py
       torchrun --standalone --nproc-per-node=2 blocks.py
 """
 
-from datetime import timedelta
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -16,20 +14,34 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from counter import Collectives
-from devices import here, report
+from devices import here, report, start
 
-PLACEMENTS = {"R": Replicate(), "S(0)": Shard(0), "S(1)": Shard(1)}
-PRODUCTS = [("S(0)", "R"), ("R", "S(1)"), ("S(1)", "S(0)"), ("S(0)", "S(0)"), ("S(0)", "S(1)")]
+PLACEMENTS = {
+    "R": Replicate(),
+    "S(0)": Shard(0),
+    "S(1)": Shard(1),
+}
+# How x and w are cut.
+PRODUCTS = [
+    ("S(0)", "R"),
+    ("R", "S(1)"),
+    ("S(1)", "S(0)"),
+    ("S(0)", "S(0)"),
+    ("S(0)", "S(1)"),
+]
 
 
 def whole_numbers(rows: int, columns: int) -> Tensor:
     """1, 2, 3, … in float64: sums of these are exact in any order."""
-    return torch.arange(1.0, rows * columns + 1, dtype=torch.float64).view(rows, columns)
+    count = rows * columns
+    numbers = torch.arange(1, count + 1, dtype=torch.float64)
+    return numbers.view(rows, columns)
 
 
 def cut(matrix: Tensor, mesh: DeviceMesh, name: str) -> DTensor:
     """This rank's part of a matrix that every rank holds; nothing is sent."""
-    return distribute_tensor(matrix, mesh, [PLACEMENTS[name]], src_data_rank=None)
+    placement = PLACEMENTS[name]
+    return distribute_tensor(matrix, mesh, [placement], src_data_rank=None)
 
 
 def product(x: Tensor, w: Tensor, names: tuple[str, str], mesh: DeviceMesh) -> dict:
@@ -38,7 +50,9 @@ def product(x: Tensor, w: Tensor, names: tuple[str, str], mesh: DeviceMesh) -> d
     w_cut = cut(w, mesh, names[1])
     with Collectives() as seen:
         y_cut = x_cut @ w_cut
-    gap = (y_cut.full_tensor() - x @ w).abs().max() / (x @ w).abs().max()
+    y = x @ w
+    difference = y_cut.full_tensor() - y
+    gap = difference.abs().max() / y.abs().max()
     return {
         "x": x_cut.to_local().tolist(),
         "w": w_cut.to_local().tolist(),
@@ -60,38 +74,44 @@ def two_layers(names: tuple[str, str], mesh: DeviceMesh) -> dict:
     with Collectives() as seen:
         y_cut = (x_cut @ first_cut).relu() @ second_cut
         y = y_cut.full_tensor()
+    calls = [call.name for call in seen.calls]
     kept = first_cut.to_local().numel() + second_cut.to_local().numel()
-    return {
-        "calls": [call.name for call in seen.calls],
-        "kept": kept / (first.numel() + second.numel()),
-        "equal": torch.equal(y, (x @ first).relu() @ second),
-    }
+    numbers = first.numel() + second.numel()
+    expected = (x @ first).relu() @ second
+    equal = torch.equal(y, expected)
+    return {"calls": calls, "kept": kept / numbers, "equal": equal}
 
 
 @record
 def main() -> None:
-    place = here()
     # gloo and the CPU everywhere: what matters is who talks to whom.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     mesh = init_device_mesh("cpu", (place.world_size,))
 
+    small_x = whole_numbers(2, 2)
+    small_w = whole_numbers(2, 2) + 4
+    torch.manual_seed(0)  # the same matrices on every rank
+    large_x = torch.randn(96, 64, dtype=torch.float64)
+    large_w = torch.randn(64, 32, dtype=torch.float64)
     small = {}
     large_gaps = {}
-    torch.manual_seed(0)  # the same matrices on every rank
-    x = torch.randn(96, 64, dtype=torch.float64)
-    w = torch.randn(64, 32, dtype=torch.float64)
     for names in PRODUCTS:
-        title = f"{names[0]} @ {names[1]}"
-        small[title] = product(whole_numbers(2, 2), whole_numbers(2, 2) + 4, names, mesh)
-        large_gaps[title] = product(x, w, names, mesh)["gap"]
+        title = " @ ".join(names)
+        outcome = product(small_x, small_w, names, mesh)
+        small[title] = outcome
+        large = product(large_x, large_w, names, mesh)
+        large_gaps[title] = large["gap"]
         if place.rank == 0:
-            calls = [call.name for call in small[title]["calls"]]
-            print(f"{title:11} → {small[title]['placement']:14} collectives: {calls}")
+            placement = outcome["placement"]
+            calls = [call.name for call in outcome["calls"]]
+            print(f"{title:11} → {placement:14} collectives: {calls}")
 
     layers = {}
     for first in PLACEMENTS:
         for second in PLACEMENTS:
-            layers[f"{first} {second}"] = two_layers((first, second), mesh)
+            names = (first, second)
+            layers[f"{first} {second}"] = two_layers(names, mesh)
     report("blocks", place, products=small, gaps=large_gaps, layers=layers)
     dist.destroy_process_group()
 

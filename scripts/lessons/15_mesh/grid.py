@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import here, report
+from devices import here, report, start
 
 LIMIT = timedelta(seconds=60)
 
@@ -23,10 +23,12 @@ def lines(rows: int, columns: int) -> dict[str, list[list[int]]]:
     """The ranks of each row, and of each column, of a grid that is filled row by row."""
     of_rows = []
     for row in range(rows):
-        of_rows.append([row * columns + column for column in range(columns)])
+        members = [row * columns + column for column in range(columns)]
+        of_rows.append(members)
     of_columns = []
     for column in range(columns):
-        of_columns.append([row * columns + column for row in range(rows)])
+        members = [row * columns + column for row in range(rows)]
+        of_columns.append(members)
     return {"row": of_rows, "column": of_columns}
 
 
@@ -46,7 +48,9 @@ def groups_by_mesh(rows: int, columns: int) -> tuple[DeviceMesh, dict[str, dist.
     """The mesh, and the same two groups from it."""
     mesh = init_device_mesh("cpu", (rows, columns), mesh_dim_names=("dp", "tp"))
     # Along "tp" the column changes: these ranks are a row. Along "dp" the row changes.
-    return mesh, {"row": mesh["tp"].get_group(), "column": mesh["dp"].get_group()}
+    row = mesh["tp"].get_group()
+    column = mesh["dp"].get_group()
+    return mesh, {"row": row, "column": column}
 
 
 def sums(groups: dict[str, dist.ProcessGroup]) -> dict[str, int]:
@@ -61,25 +65,33 @@ def sums(groups: dict[str, dist.ProcessGroup]) -> dict[str, int]:
 
 @record
 def main() -> None:
-    place = here()
+    # gloo and the CPU everywhere: what matters is who talks to whom.
+    place = here(gpus=0)
     columns = min(2, place.world_size)
     rows = place.world_size // columns
     if rows * columns != place.world_size:
         raise ValueError(f"{place.world_size} ranks do not fill rows of two")
-    # gloo and the CPU everywhere: what matters is who talks to whom.
-    dist.init_process_group("gloo", timeout=LIMIT)
+    start(place)
 
     by_hand = groups_by_hand(rows, columns)
     mesh, by_mesh = groups_by_mesh(rows, columns)
-    own = {line: dist.get_process_group_ranks(group) for line, group in by_mesh.items()}
     coordinate = list(mesh.get_coordinate())
-    totals = {"by hand": sums(by_hand), "by mesh": sums(by_mesh)}
+    own = {}
+    for line, group in by_mesh.items():
+        own[line] = dist.get_process_group_ranks(group)
+    hand_sums = sums(by_hand)
+    mesh_sums = sums(by_mesh)
 
     where = f"rank {place.rank} is at {coordinate}"
     groups = f"row {own['row']}, column {own['column']}"
-    print(f"{where}: {groups}, sums {totals['by hand']}\n", end="")
-    numbers = {"coordinate": coordinate, "groups": own, "sums": totals}
-    report("grid", place, mesh=mesh.mesh.tolist(), **numbers)
+    print(f"{where}: {groups}, sums {hand_sums}\n", end="")
+    numbers = {
+        "mesh": mesh.mesh.tolist(),
+        "coordinate": coordinate,
+        "groups": own,
+        "sums": {"by hand": hand_sums, "by mesh": mesh_sums},
+    }
+    report("grid", place, **numbers)
     dist.destroy_process_group()
 
 

@@ -5,8 +5,6 @@ Run:  python hsdp.py
       torchrun --standalone --nproc-per-node=4 hsdp.py     # two rows of two
 """
 
-from datetime import timedelta
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -15,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
 
 from counter import Call, Collectives
-from devices import here, report
+from devices import here, report, start
 
 STEPS = 5
 
@@ -25,7 +23,10 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(32, 64), nn.Linear(64, 64), nn.Linear(64, 8)])
+        first = nn.Linear(32, 64)
+        second = nn.Linear(64, 64)
+        third = nn.Linear(64, 8)
+        self.layers = nn.ModuleList([first, second, third])
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         for layer in self.layers:
@@ -40,9 +41,11 @@ def train(model: Model, part: int, parts: int) -> list[Call]:
     for _ in range(STEPS):
         x = torch.randn(16, 32, generator=generator, dtype=torch.float64)
         y = torch.randn(16, 8, generator=generator, dtype=torch.float64)
+        own_x = x.chunk(parts)[part]
+        own_y = y.chunk(parts)[part]
         optimizer.zero_grad()
         with Collectives() as seen:
-            loss = model(x.chunk(parts)[part], y.chunk(parts)[part])
+            loss = model(own_x, own_y)
             loss.backward()
         optimizer.step()
     return seen.calls
@@ -50,11 +53,11 @@ def train(model: Model, part: int, parts: int) -> list[Call]:
 
 @record
 def main() -> None:
-    place = here()
     # gloo and the CPU everywhere: what matters is who talks to whom.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     columns = min(2, place.world_size)
-    shape = (place.world_size // columns, columns)
+    rows = place.world_size // columns
 
     torch.manual_seed(0)
     alone = Model().double()  # as one process would train it, on the whole batch
@@ -62,7 +65,7 @@ def main() -> None:
 
     torch.manual_seed(0)
     model = Model().double()
-    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh("cpu", (rows, columns), mesh_dim_names=("replicate", "shard"))
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
@@ -71,9 +74,11 @@ def main() -> None:
     gaps = []
     kept = 0
     numbers = 0
-    for parameter, expected in zip(model.parameters(), alone.parameters(), strict=True):
+    pairs = zip(model.parameters(), alone.parameters(), strict=True)
+    for parameter, expected in pairs:
         difference = parameter.full_tensor() - expected
-        gaps.append((difference.abs().max() / expected.abs().max()).item())
+        gap = difference.abs().max() / expected.abs().max()
+        gaps.append(gap.item())
         kept += parameter.to_local().numel()
         numbers += expected.numel()
     if place.rank == place.world_size - 1:

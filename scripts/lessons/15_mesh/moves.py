@@ -6,8 +6,6 @@ Run:  python moves.py
       torchrun --standalone --nproc-per-node=2 moves.py
 """
 
-from datetime import timedelta
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -17,48 +15,66 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.distributed.tensor.debug import CommDebugMode
 
 from counter import Collectives
-from devices import here, report
+from devices import here, report, start
 
-PLACEMENTS = {"R": Replicate(), "S": Shard(0), "P": Partial()}
+PLACEMENTS = {
+    "R": Replicate(),
+    "S": Shard(0),
+    "P": Partial(),
+}
 
 
 def begin_as(name: str, whole: Tensor, mesh: DeviceMesh) -> DTensor:
     """A DTensor that stands for `whole`, from parts that the ranks have already."""
-    parts = {
-        "R": whole,
-        "S": whole.chunk(mesh.size())[mesh.get_local_rank()],
-        "P": whole if mesh.get_local_rank() == 0 else torch.zeros_like(whole),  # add up to it
-    }
-    return DTensor.from_local(parts[name], mesh, [PLACEMENTS[name]])
+    rank = mesh.get_local_rank()
+    if name == "R":
+        part = whole
+    elif name == "S":
+        part = whole.chunk(mesh.size())[rank]
+    elif rank == 0:
+        part = whole
+    else:
+        part = torch.zeros_like(whole)  # so that the parts add up to `whole`
+    placement = PLACEMENTS[name]
+    return DTensor.from_local(part, mesh, [placement])
 
 
 def move(begin: str, end: str, whole: Tensor, mesh: DeviceMesh) -> dict:
     """What one redistribution sends, by our counter and by torch's, or why it is refused."""
     before = begin_as(begin, whole, mesh)
+    placement = PLACEMENTS[end]
     refusal = ""
     right = False
     with Collectives() as seen, CommDebugMode() as by_torch:
         try:
-            after = before.redistribute(placements=[PLACEMENTS[end]])
+            after = before.redistribute(placements=[placement])
             local = after.to_local() + 0  # `+ 0` waits for the numbers
         except RuntimeError as error:
             refusal = str(error)
     if not refusal:
-        right = torch.equal(after.full_tensor(), whole)
-        right &= local.shape == begin_as(end, whole, mesh).to_local().shape
-    counted = by_torch.get_total_counts()
-    return {"calls": seen.calls, "by torch": counted, "right": right, "refusal": refusal}
+        same_numbers = torch.equal(after.full_tensor(), whole)
+        expected = begin_as(end, whole, mesh).to_local()
+        right = same_numbers and local.shape == expected.shape
+    return {
+        "calls": seen.calls,
+        "by torch": by_torch.get_total_counts(),
+        "right": right,
+        "refusal": refusal,
+    }
 
 
 def in_two_steps(whole: Tensor, mesh: DeviceMesh) -> dict:
     """P → S → R beside P → R: the same numbers?"""
     own = whole / (3 + mesh.get_local_rank())  # thirds, quarters: their sum has to be rounded
     partial = DTensor.from_local(own, mesh, [Partial()])
-    at_once = partial.redistribute(placements=[Replicate()]).to_local()
+    at_once = partial.redistribute(placements=[Replicate()])
+    expected = at_once.to_local()
     with Collectives() as seen:
         pieces = partial.redistribute(placements=[Shard(0)])
-        joined = pieces.redistribute(placements=[Replicate()]).to_local()
-    return {"calls": seen.calls, "equal": torch.equal(joined, at_once)}
+        joined = pieces.redistribute(placements=[Replicate()])
+        numbers = joined.to_local()
+    equal = torch.equal(numbers, expected)
+    return {"calls": seen.calls, "equal": equal}
 
 
 def number(value: DTensor) -> float:
@@ -71,9 +87,9 @@ def number(value: DTensor) -> float:
 
 @record
 def main() -> None:
-    place = here()
     # gloo and the CPU everywhere: what matters is who talks to whom.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     mesh = init_device_mesh("cpu", (place.world_size,))
 
     whole = torch.arange(8.0 * place.world_size, dtype=torch.float64)
@@ -88,14 +104,24 @@ def main() -> None:
     losses = distribute_tensor(samples, mesh, [Shard(0)])
     mean = losses.mean()
     items = {"placement": str(mean.placements[0]), "item": mean.item()}
-    told = [number(value) for value in (losses.mean(), losses.sum(), losses.max())]
-    truth = [value.item() for value in (samples.mean(), samples.sum(), samples.max())]
+    statistics = [mean, losses.sum(), losses.max()]
+    told = [number(value) for value in statistics]
+    expected = [samples.mean(), samples.sum(), samples.max()]
+    truth = [value.item() for value in expected]
     if place.rank == 0:
         for way, outcome in moves.items():
             calls = [call.name for call in outcome["calls"]]
-            print(f"{way}  collectives: {calls} {outcome['refusal']}")
-    numbers = {"items": items, "told": told, "truth": truth}
-    report("moves", place, size=whole.nbytes, moves=moves, two_steps=two_steps, **numbers)
+            refusal = outcome["refusal"]
+            print(f"{way}  collectives: {calls} {refusal}")
+    numbers = {
+        "size": whole.nbytes,
+        "moves": moves,
+        "two_steps": two_steps,
+        "items": items,
+        "told": told,
+        "truth": truth,
+    }
+    report("moves", place, **numbers)
     dist.destroy_process_group()
 
 

@@ -5,8 +5,6 @@ Run:  python plane.py
       torchrun --standalone --nproc-per-node=4 plane.py     # two rows of two
 """
 
-from datetime import timedelta
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -15,13 +13,14 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from counter import Call, Collectives
-from devices import here, report
+from devices import here, report, start
 
 
 def gap(value: DTensor, whole: Tensor) -> float:
     """The largest difference from one process's numbers, divided by the largest of these."""
     difference = value.full_tensor() - whole
-    return (difference.abs().max() / whole.abs().max()).item()
+    relative = difference.abs().max() / whole.abs().max()
+    return relative.item()
 
 
 def add_up(gradient: DTensor, goal: DTensor) -> tuple[DTensor, list[Call]]:
@@ -40,9 +39,11 @@ def layer(mesh: DeviceMesh) -> dict:
     dy = torch.randn(8, 6, dtype=torch.float64)  # what backward brings to this layer
 
     # The first placement is for "dp", the second for "tp".
-    x_cut = distribute_tensor(x, mesh, [Shard(0), Replicate()]).requires_grad_()
-    w_cut = distribute_tensor(w, mesh, [Replicate(), Shard(1)]).requires_grad_()
+    x_cut = distribute_tensor(x, mesh, [Shard(0), Replicate()])
+    w_cut = distribute_tensor(w, mesh, [Replicate(), Shard(1)])
     dy_cut = distribute_tensor(dy, mesh, [Shard(0), Shard(1)])
+    x_cut.requires_grad_()
+    w_cut.requires_grad_()
 
     with Collectives() as seen:
         y_cut = x_cut @ w_cut
@@ -50,30 +51,42 @@ def layer(mesh: DeviceMesh) -> dict:
     w_grad, w_calls = add_up(w_cut.grad, w_cut)
     x_grad, x_calls = add_up(x_cut.grad, x_cut)
 
-    shapes = {}
-    for name, matrix in {"x": x_cut, "w": w_cut, "y": y_cut}.items():
-        shapes[name] = list(matrix.to_local().shape)
-    return {
-        "calls": {"forward and backward": seen.calls, "w": w_calls, "x": x_calls},
-        "gaps": {"y": gap(y_cut, x @ w), "w": gap(w_grad, x.T @ dy), "x": gap(x_grad, dy @ w.T)},
-        "placements": {"y": str(y_cut.placements), "w": str(w_cut.grad.placements)},
-        "shapes": shapes,
+    calls = {
+        "forward and backward": seen.calls,
+        "w": w_calls,
+        "x": x_calls,
     }
+    gaps = {
+        "y": gap(y_cut, x @ w),
+        "w": gap(w_grad, x.T @ dy),
+        "x": gap(x_grad, dy @ w.T),
+    }
+    placements = {
+        "y": str(y_cut.placements),
+        "w": str(w_cut.grad.placements),
+    }
+    shapes = {
+        "x": x_cut.to_local().shape,
+        "w": w_cut.to_local().shape,
+        "y": y_cut.to_local().shape,
+    }
+    return {"calls": calls, "gaps": gaps, "placements": placements, "shapes": shapes}
 
 
 @record
 def main() -> None:
-    place = here()
     # gloo and the CPU everywhere: what matters is who talks to whom.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     columns = min(2, place.world_size)
-    shape = (place.world_size // columns, columns)
-    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("dp", "tp"))
+    rows = place.world_size // columns
+    mesh = init_device_mesh("cpu", (rows, columns), mesh_dim_names=("dp", "tp"))
 
     results = layer(mesh)
     calls = results["calls"]
-    ranks = {name: [call.ranks for call in calls[name]] for name in ("w", "x")}
-    print(f"rank {place.rank}: w's gradient {ranks['w']}, x's {ranks['x']}\n", end="")
+    w_ranks = [call.ranks for call in calls["w"]]
+    x_ranks = [call.ranks for call in calls["x"]]
+    print(f"rank {place.rank}: w's gradient {w_ranks}, x's {x_ranks}\n", end="")
     report("plane", place, **results)
     dist.destroy_process_group()
 

@@ -5,7 +5,6 @@ Run:  python source.py
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -14,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
 from counter import Collectives
-from devices import here, report
+from devices import here, report, start
 
 
 def deal(placement: Placement, source: int | None, mesh: DeviceMesh) -> dict:
@@ -23,9 +22,13 @@ def deal(placement: Placement, source: int | None, mesh: DeviceMesh) -> dict:
     brought = own.tolist()
     with Collectives() as seen:
         dealt = distribute_tensor(own, mesh, [placement], src_data_rank=source)
-    calls = [call.name for call in seen.calls]
-    local = dealt.to_local().tolist()
-    return {"brought": brought, "holds": local, "own": own.tolist(), "calls": calls}
+    local = dealt.to_local()
+    return {
+        "brought": brought,
+        "holds": local.tolist(),
+        "own": own.tolist(),
+        "calls": [call.name for call in seen.calls],
+    }
 
 
 def refusal(call: Callable[[], object]) -> str:
@@ -39,9 +42,9 @@ def refusal(call: Callable[[], object]) -> str:
 
 @record
 def main() -> None:
-    place = here()
     # gloo and the CPU everywhere: what matters is who talks to whom.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     mesh = init_device_mesh("cpu", (place.world_size,))
 
     dealt = {
@@ -56,11 +59,13 @@ def main() -> None:
     # Four rows, and rows that cannot be dealt out equally: the pieces, and what a mean sends.
     uneven = {}
     for rows in (4, 5, 1):
-        pieces = distribute_tensor(torch.arange(float(rows)), mesh, [Shard(0)])
+        whole = torch.arange(float(rows))
+        pieces = distribute_tensor(whole, mesh, [Shard(0)])
         with Collectives() as seen:
             pieces.mean()
         calls = [call.name for call in seen.calls]
-        uneven[str(rows)] = {"piece": pieces.to_local().tolist(), "mean": calls}
+        own = pieces.to_local()
+        uneven[str(rows)] = {"piece": own.tolist(), "mean": calls}
 
     plain = torch.ones(4)
     spread = distribute_tensor(plain, mesh, [Replicate()])

@@ -32,31 +32,43 @@ def words(text: str) -> list[str]:
 
 def files(root: Path) -> list[Path]:
     """All Python files below a folder. Skipped folders are not entered: they can be very large."""
-    found = []
+    paths = []
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if name not in SKIPPED]
-        found += [Path(folder, name) for name in names if name.endswith(".py")]
-    return sorted(found)
+        for name in names:
+            if name.endswith(".py"):
+                paths.append(Path(folder, name))
+    return sorted(paths)
 
 
 def docstrings(root: Path) -> Iterator[tuple[str, str]]:
     """(name and description, first line) of each function below a folder."""
     for path in files(root):
-        for name, text in FUNCTION.findall(path.read_text(encoding="utf8", errors="ignore")):
-            first, _, rest = dedent("    " + text).strip().partition("\n")
-            rest = " ".join(rest.split())
-            if 10 < len(first) < 80 and len(rest) > 40 and (first + rest).isascii():
-                yield f"{name.replace('_', ' ')} {rest}", first
+        code = path.read_text(encoding="utf8", errors="ignore")
+        for name, docstring in FUNCTION.findall(code):
+            text = dedent("    " + docstring).strip()
+            first, _, rest = text.partition("\n")
+            description = " ".join(rest.split())
+            long_enough = 10 < len(first) < 80 and len(description) > 40
+            english = first.isascii() and description.isascii()
+            if long_enough and english:
+                name_words = name.replace("_", " ")
+                yield f"{name_words} {description}", first
 
 
 def pairs() -> list[tuple[list[str], list[str]]]:
     """Words of source and target, shuffled, each pair once."""
-    roots = [Path(sysconfig.get_paths()["stdlib"]), Path(torch.__file__).parent]
-    unique = dict.fromkeys(pair for root in roots for pair in docstrings(root))
-    found = [(words(source)[:SOURCE], words(target)[: TARGET - 2]) for source, target in unique]
-    found = [(source, target) for source, target in found if len(source) > 5 and len(target) > 2]
-    random.Random(0).shuffle(found)
-    return found
+    python_folder = Path(sysconfig.get_paths()["stdlib"])
+    torch_folder = Path(torch.__file__).parent
+    texts = [*docstrings(python_folder), *docstrings(torch_folder)]
+    kept = []
+    for source, target in dict.fromkeys(texts):
+        source_words = words(source)[:SOURCE]
+        target_words = words(target)[: TARGET - 2]  # its begin and its end are words, too
+        if len(source_words) > 5 and len(target_words) > 2:
+            kept.append((source_words, target_words))
+    random.Random(0).shuffle(kept)
+    return kept
 
 
 def numbered(texts: list[list[str]], numbers: dict[str, int], length: int) -> torch.Tensor:
@@ -68,22 +80,52 @@ def numbered(texts: list[list[str]], numbers: dict[str, int], length: int) -> to
     return rows
 
 
+def f1(row: list[int], truth: list[int]) -> float:
+    """How many words agree, wherever they are: from 0 to 1."""
+    overlap = Counter(row) & Counter(truth)
+    words = len(row) + len(truth)
+    return 2 * overlap.total() / max(1, words)
+
+
+def text(row: torch.Tensor, data: dict) -> list[int]:
+    """The words of a row up to its end, without special ones, such as an unknown word."""
+    numbers = row.tolist()
+    if numbers[0] == data["begin"]:
+        numbers = numbers[1:]
+    if data["end"] in numbers:
+        end = numbers.index(data["end"])
+        numbers = numbers[:end]
+    return [number for number in numbers if number not in data["special"]]
+
+
+def readable(numbers: list[int], data: dict) -> str:
+    return " ".join(data["vocabulary"][number] for number in numbers)
+
+
 def write(path: str) -> int:
     """Save all pairs as numbers, and the words that the numbers stand for; how many pairs."""
-    found = pairs()
-    counts = Counter(word for pair in found for text in pair for word in text)
-    most = [word for word, _ in counts.most_common(VOCABULARY - 4)]
-    vocabulary = ["<pad>", "<begin>", "<end>", "<other>", *most]
+    sources = []
+    targets = []
+    texts = []
+    counts: Counter[str] = Counter()
+    for source, target in pairs():
+        sources.append(source)
+        targets.append(["<begin>", *target, "<end>"])
+        texts.append((" ".join(source), " ".join(target)))
+        counts.update(source)
+        counts.update(target)
+    frequent = [word for word, _ in counts.most_common(VOCABULARY - 4)]
+    vocabulary = ["<pad>", "<begin>", "<end>", "<other>", *frequent]
     numbers = {word: number for number, word in enumerate(vocabulary)}
-    framed = [["<begin>", *target, "<end>"] for _, target in found]
     data = {
-        "source": numbered([source for source, _ in found], numbers, SOURCE),
-        "target": numbered(framed, numbers, TARGET),
+        "source": numbered(sources, numbers, SOURCE),
+        "target": numbered(targets, numbers, TARGET),
         "vocabulary": vocabulary,
+        "pad": PAD,
         "begin": BEGIN,
         "end": END,
         "special": [PAD, BEGIN, END, OTHER],
-        "texts": [(" ".join(source), " ".join(target)) for source, target in found],
+        "texts": texts,
     }
     torch.save(data, path)
-    return len(found)
+    return len(texts)

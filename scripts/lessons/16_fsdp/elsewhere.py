@@ -6,10 +6,8 @@ Run:  python elsewhere.py
 
 import shutil
 import warnings
-from datetime import timedelta
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
@@ -18,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.optim import AdamW, Optimizer
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from versus import batches, make, shard, whole
 
 FOLDER = Path("elsewhere")
@@ -51,15 +49,22 @@ def load(model: nn.Module, optimizer: Optimizer, alone: bool = False) -> None:
 
 
 def sharded(place: Place, ranks: int) -> tuple[nn.Module, Optimizer]:
-    model = shard(make(place), DeviceMesh("cpu", list(range(ranks))))
-    return model, AdamW(model.parameters(), lr=1e-2)
+    mesh = DeviceMesh("cpu", list(range(ranks)))
+    model = shard(make(place), mesh)
+    optimizer = AdamW(model.parameters(), lr=1e-2)
+    return model, optimizer
+
+
+def head_part(model: nn.Module) -> list[int]:
+    """The shape of what this rank has of the head's weight."""
+    part = model.head.weight.to_local()
+    return list(part.shape)
 
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
-    # gloo, on the CPU: files are written from there anyway.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)  # gloo, on the CPU: files are written from there anyway
+    start(place)
     # It warns of a load without the others, which is meant here.
     warnings.filterwarnings("ignore", "torch.distributed is disabled")
     if place.rank == 0:
@@ -75,13 +80,13 @@ def main() -> None:
         dcp.save(states(model, optimizer), checkpoint_id=FOLDER, process_group=group)
         train(model, optimizer, place, writers)  # what it would have become
         ends[writers] = whole(model)
-        shapes[writers] = list(model.head.weight.to_local().shape)
+        shapes[writers] = head_part(model)
     dist.barrier()
 
     load(later, later_optimizer)
     train(later, later_optimizer, place, place.world_size)
     ends[place.world_size] = whole(later)
-    shapes[place.world_size] = list(later.head.weight.to_local().shape)
+    shapes[place.world_size] = head_part(later)
     dist.barrier()
 
     if place.rank == 0:
@@ -92,9 +97,11 @@ def main() -> None:
         ends[1] = whole(model)
         shapes[1] = list(model.head.weight.shape)
     gaps = {}
-    for ranks, end in ends.items():
-        if writers in ends:  # on the ranks that wrote
-            gaps[ranks] = ((end - ends[writers]).abs().max() / end.abs().max()).item()
+    if writers in ends:  # on the ranks that wrote
+        for ranks, end in ends.items():
+            difference = (end - ends[writers]).abs().max()
+            gap = difference / end.abs().max()
+            gaps[ranks] = gap.item()
     files = sorted(path.name for path in FOLDER.iterdir())
     dist.barrier()
     if place.rank == 0:

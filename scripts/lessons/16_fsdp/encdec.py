@@ -18,13 +18,18 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
+    def split(self, x: Tensor) -> Tensor:
+        """(batch, length, width) → (batch, head, length, width of a head)."""
+        by_head = x.unflatten(-1, (self.heads, -1))
+        return by_head.transpose(1, 2)
+
     def forward(self, x: Tensor, y: Tensor, mask: Tensor | None = None, causal: bool = False):
-        views = []
-        for given, layer in ((x, self.query), (y, self.key), (y, self.value)):
-            by_head = layer(given).unflatten(-1, (self.heads, -1))
-            views.append(by_head.transpose(1, 2))
-        mixed = scaled_dot_product_attention(*views, attn_mask=mask, is_causal=causal)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        query = self.split(self.query(x))
+        key = self.split(self.key(y))
+        value = self.split(self.value(y))
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+        joined = mixed.transpose(1, 2).flatten(2)
+        return self.out(joined)
 
 
 class Block(nn.Module):
@@ -36,9 +41,9 @@ class Block(nn.Module):
         self.itself = Attention(width, heads)
         self.norm1 = nn.LayerNorm(width)
         self.norm2 = nn.LayerNorm(width)
-        self.network = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
+        up = nn.Linear(width, 4 * width)
+        down = nn.Linear(4 * width, width)
+        self.network = nn.Sequential(up, nn.GELU(), down)
         if reads:
             self.source = Attention(width, heads)
             self.norm3 = nn.LayerNorm(width)
@@ -46,9 +51,11 @@ class Block(nn.Module):
     def forward(self, x: Tensor, memory: Tensor | None, mask: Tensor) -> Tensor:
         """`mask` says which places of the source hold words."""
         y = self.norm1(x)
-        x = x + self.itself(y, y, None if self.reads else mask, causal=self.reads)
         if self.reads:
+            x = x + self.itself(y, y, causal=True)
             x = x + self.source(self.norm3(x), memory, mask)
+        else:
+            x = x + self.itself(y, y, mask)
         return x + self.network(self.norm2(x))
 
 
@@ -74,16 +81,20 @@ class Summarizer(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor, guess: bool = False) -> Tensor:
         """The mean loss of the next words; or, to `guess`, the likeliest next words."""
-        mask = (source != PAD)[:, None, None]
-        x = self.words(source) + self.places(torch.arange(source.shape[1], device=source.device))
+        is_word = source != PAD
+        mask = is_word[:, None, None]  # for each head, and each place that looks
+        numbers = torch.arange(source.shape[1], device=source.device)
+        x = self.words(source) + self.places(numbers)
         for block in self.encoder:
             x = block(x, None, mask)
         memory = self.norm1(x)
         given = target if guess else target[:, :-1]
-        y = self.words(given) + self.target_places(torch.arange(given.shape[1], device=x.device))
+        numbers = torch.arange(given.shape[1], device=source.device)
+        y = self.words(given) + self.target_places(numbers)
         for block in self.decoder:
             y = block(y, memory, mask)
         scores = linear(self.norm2(y), self.words.weight)
         if guess:
             return scores.argmax(-1)
-        return cross_entropy(scores.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
+        following = target[:, 1:].flatten()
+        return cross_entropy(scores.flatten(0, 1), following, ignore_index=PAD)

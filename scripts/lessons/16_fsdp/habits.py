@@ -22,12 +22,15 @@ from versus import batches, make, shard, whole
 def clip(model: Decoder, place: Place, ranks: int) -> list[float]:
     """The norm of the gradient before it is clipped to 0.1, and afterwards."""
     x, y = next(batches(place, ranks))
-    model(x, y).backward()
-    norms = [clip_grad_norm_(model.parameters(), max_norm=0.1)]
-    norms.append(get_total_norm([each.grad for each in model.parameters()]))
+    loss = model(x, y)
+    loss.backward()
+    before = clip_grad_norm_(model.parameters(), max_norm=0.1)
+    gradients = [each.grad for each in model.parameters()]
+    after = get_total_norm(gradients)
     if isinstance(model, FSDPModule):  # DTensors: a rank may have only its part of them
-        norms = [norm.full_tensor() for norm in norms]
-    return [norm.item() for norm in norms]
+        before = before.full_tensor()
+        after = after.full_tensor()
+    return [before.item(), after.item()]
 
 
 def scale(place: Place, mesh: DeviceMesh, spoil: bool) -> tuple[bool, float]:
@@ -40,14 +43,18 @@ def scale(place: Place, mesh: DeviceMesh, spoil: bool) -> tuple[bool, float]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler(place.device.type, init_scale=1024)
     x, y = next(batches(place, place.world_size))
-    scaler.scale(model(x, y)).backward()
+    loss = scaler.scale(model(x, y))
+    loss.backward()
     weight = model.head.weight
-    if spoil and place.rank == place.world_size - 1:
-        weight.grad.to_local()[0, 0] = torch.inf
+    last_rank = place.world_size - 1
+    if spoil and place.rank == last_rank:
+        part = weight.grad.to_local()
+        part[0, 0] = torch.inf
     before = weight.to_local().clone()
     scaler.step(optimizer)
     scaler.update()
-    return not torch.equal(before, weight.to_local()), scaler.get_scale()
+    moved = not torch.equal(before, weight.to_local())
+    return moved, scaler.get_scale()
 
 
 def empty(mesh: DeviceMesh, place: Place) -> Decoder:
@@ -60,11 +67,11 @@ def empty(mesh: DeviceMesh, place: Place) -> Decoder:
 
 def tried(place: Place, mesh: DeviceMesh) -> dict:
     """What became of each habit."""
-    norms = {
-        "FSDP": clip(shard(make(place), mesh), place, place.world_size),
-        "one process": clip(make(place), place, ranks=1),
-    }
-    scaled = {"sound": scale(place, mesh, False), "spoilt": scale(place, mesh, True)}
+    sharded = shard(make(place), mesh)
+    norms = {"FSDP": clip(sharded, place, place.world_size)}
+    norms["one process"] = clip(make(place), place, ranks=1)
+    scaled = {"sound": scale(place, mesh, spoil=False)}
+    scaled["spoilt"] = scale(place, mesh, spoil=True)
 
     # The whole model, on rank 0 only, on the CPU: what other programs can load.
     model = shard(make(place), mesh)
@@ -74,6 +81,8 @@ def tried(place: Place, mesh: DeviceMesh) -> dict:
     # And back: rank 0 has the file, the others get their parts from rank 0.
     copy = empty(mesh, place)
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    set_model_state_dict(copy, state if place.rank == 0 else {}, options=options)
-    back = (whole(copy) - whole(model)).abs().max().item()
-    return {"norms": norms, "scaled": scaled, "entries": len(state), "back": back}
+    own_state = state if place.rank == 0 else {}
+    set_model_state_dict(copy, own_state, options=options)
+    difference = whole(copy) - whole(model)
+    back = difference.abs().max()
+    return {"norms": norms, "scaled": scaled, "entries": len(state), "back": back.item()}

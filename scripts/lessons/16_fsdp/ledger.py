@@ -43,15 +43,17 @@ ASKED = ["DDP", "FSDP"]  # of the allocator: on a CPU that takes longer than the
 def build(way: str, place: Place) -> nn.Module:
     """The model, kept in this way."""
     torch.manual_seed(0)
-    model = Decoder(**SHAPE, recompute=way.endswith(("checkpoints", "both"))).to(place.device)
+    recompute = way.endswith(("checkpoints", "both"))
+    model = Decoder(**SHAPE, recompute=recompute).to(place.device)
     if not way.startswith("FSDP"):
         return DistributedDataParallel(model, gradient_as_bucket_view=True)
     mesh = init_device_mesh(place.device.type, (place.world_size,))
     if way == "FSDP, root only":
         return fully_shard(model, mesh=mesh)
     if way.endswith(("16 bits", "both")):
-        gpu = place.device.type == "cuda"
-        short = low_precision(torch.cuda.get_device_capability() if gpu else None)
+        on_gpu = place.device.type == "cuda"
+        capability = torch.cuda.get_device_capability() if on_gpu else None
+        short = low_precision(capability)
         policy = MixedPrecisionPolicy(param_dtype=short, reduce_dtype=torch.float32)
         return shard(model, mesh, mp_policy=policy)
     return shard(model, mesh)
@@ -83,7 +85,9 @@ def account(way: str, place: Place) -> dict:
         return gradients
 
     gradients = step()
-    states = [value for state in own.state.values() for value in state.values()]
+    states: list[Tensor] = []
+    for state in own.state.values():
+        states.extend(state.values())
     kept = {"parameters": size(model.parameters()), "Adam": size(states)}
     resting = sum(kept.values())
     if not way.startswith("FSDP"):
@@ -108,7 +112,8 @@ def main() -> None:
     for way in WAYS:
         accounts[way] = account(way, place)
         if place.rank == 0:
-            print(f"{way:19}{accounts[way]['peak']['Total'] / 1e6:5.1f} MB at the worst moment")
+            peak = accounts[way]["peak"]["Total"] / 1e6
+            print(f"{way:19}{peak:5.1f} MB at the worst moment")
     found = mistakes(place, args.limit)
     report("ledger", place, accounts=accounts, shape=SHAPE, batch=BATCH, mistakes=found)
     dist.destroy_process_group()

@@ -41,7 +41,11 @@ def moved(model: Decoder, optimizer: AdamW, x: Tensor) -> float:
     loss.backward()
     optimizer.step()
     after = [each.full_tensor() for each in model.parameters()]
-    return max((b - a).abs().max().item() for a, b in zip(before, after, strict=True))
+    distances = []
+    for old, new in zip(before, after, strict=True):
+        distance = (new - old).abs().max()
+        distances.append(distance.item())
+    return max(distances)
 
 
 def too_early(mesh: DeviceMesh, x: Tensor) -> float:
@@ -65,11 +69,11 @@ def rank_0_alone(place: Place, limit: float) -> str:
     group = dist.new_group(backend="gloo", timeout=timedelta(seconds=limit))
     mesh = DeviceMesh.from_group(group, "cpu", mesh=ranks)
     table = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)])
-    said = ""
+    message = ""
     if place.rank == 0:
-        said = complaint(table.full_tensor)
+        message = complaint(table.full_tensor)
     dist.barrier()  # of the default group: the others wait here
-    return said
+    return message
 
 
 def mistakes(place: Place, limit: float) -> dict:
@@ -82,6 +86,6 @@ def mistakes(place: Place, limit: float) -> dict:
         "after fully_shard": in_time(mesh, x),
     }
     model = shard(make(mesh), mesh)
-    said = {"forward": complaint(lambda: model.forward(x, x))}
-    said["rank 0 alone"] = rank_0_alone(place, limit)
-    return {"moved": steps, "said": said}
+    messages = {"forward": complaint(lambda: model.forward(x, x))}
+    messages["rank 0 alone"] = rank_0_alone(place, limit)
+    return {"moved": steps, "said": messages}

@@ -6,6 +6,8 @@ Run:  python prefetch.py
       torchrun --standalone --nproc-per-node=2 prefetch.py
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -43,15 +45,20 @@ def order(model: Decoder, x: torch.Tensor) -> list[str]:
     hooks = []
 
     def note(event: str) -> None:
-        events.extend(SHORT[call.name] for call in seen.calls)
+        for call in seen.calls:
+            events.append(SHORT[call.name])
         seen.calls.clear()
         events.append(event)
 
+    def noting(event: str) -> Callable[..., None]:
+        """A function for a hook, which notes this event."""
+        return lambda *_: note(event)
+
     for number, layer in enumerate(model.layers):
-        begin = layer.norm1.register_forward_pre_hook
-        hooks.append(begin(lambda *_, number=number: note(f"forward {number}")))
-        end = layer.down.register_full_backward_pre_hook
-        hooks.append(end(lambda *_, number=number: note(f"backward {number}")))
+        forward = noting(f"forward {number}")
+        backward = noting(f"backward {number}")
+        hooks.append(layer.norm1.register_forward_pre_hook(forward))
+        hooks.append(layer.down.register_full_backward_pre_hook(backward))
     with seen:
         model(x, x).backward()
     note("end")
@@ -67,7 +74,20 @@ def accumulate(model: Decoder, x: torch.Tensor, sync: bool) -> dict[str, int]:
         model(x, x).backward()
         model.set_requires_gradient_sync(True)
         model(x, x).backward()
-    return {name: count for name, (count, _) in seen.totals().items()}
+    counts = {}
+    for name, (count, _) in seen.totals().items():
+        counts[name] = count
+    return counts
+
+
+def stepper(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:
+    """A function that passes through the model, forward and backward."""
+
+    def step() -> None:
+        loss = model(x, x)
+        loss.backward()
+
+    return step
 
 
 def times(place: Place, mesh: DeviceMesh, x: torch.Tensor) -> dict[str, list[float]]:
@@ -77,7 +97,7 @@ def times(place: Place, mesh: DeviceMesh, x: torch.Tensor) -> dict[str, list[flo
         "FSDP": shard(make(place), mesh),
         "FSDP, root only": fully_shard(make(place), mesh=mesh),
     }
-    steps = {name: lambda model=model: model(x, x).backward() for name, model in models.items()}
+    steps = {name: stepper(model, x) for name, model in models.items()}
     return in_turns(steps, rounds=7, device=place.device, before=dist.barrier)
 
 
@@ -95,11 +115,13 @@ def main() -> None:
     orders["as it is"] = order(model, x)
     look_ahead(model)
     orders["forward prefetch"] = order(model, x)
-    passes = {"every pass": accumulate(model, x, True), "last pass": accumulate(model, x, False)}
+    passes = {"every pass": accumulate(model, x, sync=True)}
+    passes["last pass"] = accumulate(model, x, sync=False)
     seconds = times(place, mesh, x)
     if place.rank == 0:
+        events = len(orders["as it is"])
         rounds = len(seconds["DDP"])
-        print(f"{len(orders['as it is'])} events in a step; three ways timed in {rounds} rounds")
+        print(f"{events} events in a step; three ways timed in {rounds} rounds")
     habits = tried(place, mesh)
     report("prefetch", place, orders=orders, passes=passes, seconds=seconds, habits=habits)
     dist.destroy_process_group()

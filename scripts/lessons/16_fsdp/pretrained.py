@@ -24,29 +24,34 @@ class Pretrained(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor, guess: bool = False) -> Tensor:
         pad = self.t5.config.pad_token_id
+        is_word = source != pad
         given = target if guess else target[:, :-1]
-        scores = self.t5(
+        outputs = self.t5(
             input_ids=source,
-            attention_mask=(source != pad).long(),
+            attention_mask=is_word.long(),
             decoder_input_ids=given,
             use_cache=False,
-        ).logits
+        )
+        scores = outputs.logits
         if guess:
             return scores.argmax(-1)
-        return cross_entropy(scores.flatten(0, 1), target[:, 1:].flatten(), ignore_index=pad)
+        following = target[:, 1:].flatten()
+        return cross_entropy(scores.flatten(0, 1), following, ignore_index=pad)
 
 
 def numbered(texts: list[str], tokenizer, length: int) -> Tensor:
     """Rows of numbers, filled up or cut; the last number is that of the end."""
     options = {"padding": "max_length", "truncation": True, "max_length": length}
-    return tokenizer(texts, return_tensors="pt", **options).input_ids
+    tokens = tokenizer(texts, return_tensors="pt", **options)
+    return tokens.input_ids
 
 
 def tokenize(data: dict, tokenizer, config) -> dict:
     """The same pairs, in this tokenizer's numbers; T5 begins a target with a number of its own."""
     begin = config.decoder_start_token_id
     prompts = [f"summarize: {source}" for source, _ in data["texts"]]
-    target = numbered([target for _, target in data["texts"]], tokenizer, TARGET - 1)
+    lines = [line for _, line in data["texts"]]
+    target = numbered(lines, tokenizer, TARGET - 1)
     first = torch.full((len(target), 1), begin)
     pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     unused = config.vocab_size - len(pieces)  # t5-small has 28 rows that stand for nothing
@@ -54,6 +59,7 @@ def tokenize(data: dict, tokenizer, config) -> dict:
         "source": numbered(prompts, tokenizer, SOURCE),
         "target": torch.cat([first, target], dim=1),
         "vocabulary": pieces + ["<unused>"] * unused,
+        "pad": config.pad_token_id,
         "begin": begin,
         "end": tokenizer.eos_token_id,
         "special": tokenizer.all_special_ids,

@@ -18,7 +18,8 @@ class Whole(torch.autograd.Function):
 
     @staticmethod
     def forward(context, part: Tensor) -> Tensor:
-        whole = part.new_empty(dist.get_world_size() * len(part))
+        length = dist.get_world_size() * len(part)
+        whole = part.new_empty(length)
         dist.all_gather_into_tensor(whole, part)
         return whole
 
@@ -40,7 +41,8 @@ class Sharded(nn.Module):
         super().__init__()
         self.shapes = {name: each.shape for name, each in layer.named_parameters()}
         flat = parameters_to_vector(layer.parameters()).detach()
-        flat = pad(flat, (0, -len(flat) % dist.get_world_size()))  # so that all parts are equal
+        missing = -len(flat) % dist.get_world_size()
+        flat = pad(flat, (0, missing))  # so that all parts are equal
         part = flat.chunk(dist.get_world_size())[dist.get_rank()]
         self.part = nn.Parameter(part.clone())
         self.empty = [layer.to("meta")]  # shapes without numbers; in a list, so not a submodule
@@ -49,8 +51,9 @@ class Sharded(nn.Module):
         whole = Whole.apply(self.part)
         parameters = {}
         for name, shape in self.shapes.items():
-            parameters[name] = whole[: shape.numel()].view(shape)
-            whole = whole[shape.numel() :]
+            length = shape.numel()
+            parameters[name] = whole[:length].view(shape)
+            whole = whole[length:]
         return functional_call(self.empty[0], parameters, inputs)
 
     def forward(self, *inputs: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ Run:  python summary.py --steps 20
 """
 
 from argparse import ArgumentParser
-from collections import Counter
 
 import torch
 import torch.distributed as dist
@@ -17,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
 from torch.nn.utils import clip_grad_norm_
 
-from corpus import HELD_OUT
+from corpus import HELD_OUT, f1, readable, text
 from devices import Place, here, report, start
 from encdec import Summarizer
 from pretrained import load
@@ -47,14 +46,24 @@ def ready(place: Place, name: str) -> tuple[nn.Module, dict]:
 def validate(model: nn.Module, source: Tensor, target: Tensor) -> dict[str, float]:
     """Loss on pairs that are held out, with their own source and with that of the pair before."""
     other = source.roll(1, 0)
-    return {"own": model(source, target).item(), "other": model(other, target).item()}
+    own_loss = model(source, target)
+    other_loss = model(other, target)
+    return {"own": own_loss.item(), "other": other_loss.item()}
 
 
-def mean_of_ranks(losses: dict[str, float], place: Place) -> dict[str, float]:
-    """Each rank has validated on its own share, all of one size: the mean, on every rank."""
-    values = torch.tensor(list(losses.values()), device=place.device)
-    dist.all_reduce(values)
-    return dict(zip(losses, (values / place.world_size).tolist(), strict=True))
+def count_words(target: Tensor, pad: int) -> int:
+    """How many words a loss is the mean of: all of a target but the first, which is given."""
+    is_word = target[:, 1:] != pad
+    return int(is_word.sum())
+
+
+def mean_of_ranks(losses: dict[str, float], words: int, place: Place) -> dict[str, float]:
+    """The losses on all ranks' words, on every rank. Each rank's own are means of its `words`."""
+    sums = [loss * words for loss in losses.values()]
+    totals = torch.tensor([*sums, words], dtype=torch.float64, device=place.device)
+    dist.all_reduce(totals)
+    means = totals[:-1] / totals[-1]
+    return dict(zip(losses, means.tolist(), strict=True))
 
 
 @torch.no_grad()
@@ -67,18 +76,15 @@ def write(model: nn.Module, source: Tensor, begin: int, length: int) -> Tensor:
     return target
 
 
-def f1(row: list[int], truth: list[int]) -> float:
-    """How many words agree, wherever they are: from 0 to 1."""
-    overlap = (Counter(row) & Counter(truth)).total()
-    return 2 * overlap / max(1, len(row) + len(truth))
-
-
-def text(row: Tensor, data: dict) -> list[int]:
-    """The words of a row up to its end, without special ones, such as an unknown word."""
-    numbers = row.tolist()[1:] if row[0] == data["begin"] else row.tolist()
-    if data["end"] in numbers:
-        numbers = numbers[: numbers.index(data["end"])]
-    return [number for number in numbers if number not in data["special"]]
+def mean_f1(rows: list[list[int]], truths: list[list[int]], place: Place) -> float:
+    """The mean over the texts of all ranks, which have equally many."""
+    total = 0.0
+    for row, truth in zip(rows, truths, strict=True):
+        total += f1(row, truth)
+    sum_of_ranks = torch.tensor(total, device=place.device)
+    dist.all_reduce(sum_of_ranks)
+    texts = len(rows) * place.world_size
+    return sum_of_ranks.item() / texts
 
 
 @record
@@ -98,6 +104,7 @@ def main() -> None:
     share = slice(place.rank, HELD_OUT, place.world_size)  # of what is held out, for this rank
     held_source = source[share]
     held_target = target[share]
+    held_words = count_words(held_target, data["pad"])
 
     lr = LR_PRETRAINED if args.model else LR
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05)
@@ -105,16 +112,19 @@ def main() -> None:
     curve = {}
     for step in range(args.steps + 1):
         if step % args.every == 0 or step == args.steps:
-            curve[step] = mean_of_ranks(validate(model, held_source, held_target), place)
+            own_losses = validate(model, held_source, held_target)
+            curve[step] = mean_of_ranks(own_losses, held_words, place)
             if place.rank == 0 and step % (4 * args.every) == 0:
-                losses = "{own:.2f}, with another's source {other:.2f}".format(**curve[step])
-                print(f"step {step}: validation loss {losses}")
+                both = "{own:.2f}, with another's source {other:.2f}".format(**curve[step])
+                print(f"step {step}: validation loss {both}")
         if step == args.steps:
             break
-        optimizer.param_groups[0]["lr"] = lr * min(1, (step + 1) / 50)
+        warmup = min(1, (step + 1) / 50)
+        optimizer.param_groups[0]["lr"] = lr * warmup
         rows = torch.randint(HELD_OUT, len(source), (BATCH,)).to(place.device)
         optimizer.zero_grad()
-        model(source[rows], target[rows]).backward()
+        loss = model(source[rows], target[rows])
+        loss.backward()
         clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
@@ -123,16 +133,13 @@ def main() -> None:
     texts = [text(row, data) for row in written]
     truths = [text(row, data) for row in held_target[:scored]]
     leads = [text(row, data)[:8] for row in held_source[:scored]]
-    scores = {}
-    for name, rows in {"model": texts, "first words of the source": leads}.items():
-        total = sum(f1(*each) for each in zip(rows, truths, strict=True))
-        total = torch.tensor(total, device=place.device)
-        dist.all_reduce(total)
-        scores[name] = total.item() / (scored * place.world_size)
+    scores = {
+        "model": mean_f1(texts, truths, place),
+        "first words of the source": mean_f1(leads, truths, place),
+    }
     examples = []
-    for each in range(4):
-        named = [texts[each], truths[each]]
-        examples.append([" ".join(data["vocabulary"][number] for number in row) for row in named])
+    for number in range(4):
+        examples.append([readable(texts[number], data), readable(truths[number], data)])
     report("summary", place, curve=curve, scores=scores, examples=examples, pairs=len(source))
     dist.destroy_process_group()
 

@@ -37,8 +37,12 @@ def tracked(
     with tracker:
         step()
     peak = tracker.get_tracker_snapshot("peak")
-    # A key is a member of an enumeration, or a plain word.
-    return {getattr(kind, "value", kind): size for kind, size in peak[device].items() if size}
+    sizes = {}
+    for kind, size in peak[device].items():
+        name = getattr(kind, "value", kind)  # of a member of an enumeration, or a plain word
+        if size:
+            sizes[name] = size
+    return sizes
 
 
 def allocated(step: Callable, device: torch.device, resting: int) -> int:
@@ -51,8 +55,12 @@ def allocated(step: Callable, device: torch.device, resting: int) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as run:
         step()
     events = run.profiler.kineto_results.events()
-    changes = [(each.start_ns(), each.nbytes()) for each in events if each.name() == "[memory]"]
-    most = now = resting
+    changes = []
+    for event in events:
+        if event.name() == "[memory]":
+            changes.append((event.start_ns(), event.nbytes()))
+    now = resting
+    most = resting
     for _, change in sorted(changes):
         now += change
         most = max(most, now)

@@ -29,7 +29,8 @@ BATCH, LENGTH = 12, 32  # examples of all ranks together; words of one
 def make(place: Place) -> Decoder:
     """The same weights on every rank."""
     torch.manual_seed(0)
-    return Decoder(width=64, layers=2, length=LENGTH).double().to(place.device)
+    model = Decoder(width=64, layers=2, length=LENGTH)
+    return model.double().to(place.device)
 
 
 # region fully_shard
@@ -69,21 +70,32 @@ def flat(tensors: Iterable[Tensor]) -> Tensor:
     return torch.cat([each.detach().flatten() for each in tensors])
 
 
+def joined(layer: Sharded) -> Tensor:
+    """The parameters of a layer by hand, without what made its parts equal."""
+    length = sum(shape.numel() for shape in layer.shapes.values())
+    row = Whole.apply(layer.part)
+    return row[:length]
+
+
 def whole(model: nn.Module) -> Tensor:
     """All parameters in a row, however the ranks keep them. Every rank has to call this."""
     by_hand = [each for each in model.modules() if isinstance(each, Sharded)]
     if by_hand:
-        joined = [Whole.apply(each.part) for each in by_hand]
-        lengths = [sum(shape.numel() for shape in each.shapes.values()) for each in by_hand]
-        return flat(each[:length] for each, length in zip(joined, lengths, strict=True))
-    parameters = model.parameters()
-    return flat(each.full_tensor() if isinstance(each, DTensor) else each for each in parameters)
+        return flat(joined(layer) for layer in by_hand)
+    tensors = []
+    for parameter in model.parameters():
+        full = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        tensors.append(full)
+    return flat(tensors)
 
 
 def kept(model: nn.Module) -> int:
     """How many numbers of the parameters this rank stores."""
-    parameters = model.parameters()
-    return len(flat(each.to_local() if isinstance(each, DTensor) else each for each in parameters))
+    numbers = 0
+    for parameter in model.parameters():
+        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+        numbers += local.numel()
+    return numbers
 
 
 @record
@@ -105,11 +117,16 @@ def main() -> None:
     runs = {}
     for way, model in ways.items():
         sent = train(model, place, place.world_size)
-        difference = (whole(model) - expected).abs().max() / expected.abs().max()
-        runs[way] = {"kept": kept(model), "difference": difference.item(), "sent": sent.totals()}
+        largest = (whole(model) - expected).abs().max()
+        difference = largest / expected.abs().max()
+        numbers = kept(model)
+        runs[way] = {"kept": numbers, "difference": difference.item(), "sent": sent.totals()}
         if place.rank == 0:
-            print(f"{way:12}keeps {runs[way]['kept']:,} numbers; off by {difference:.1e}")
-    root = sum(each.numel() for name, each in alone.named_parameters() if "layers" not in name)
+            print(f"{way:12}keeps {numbers:,} numbers; off by {difference:.1e}")
+    root = 0
+    for name, parameter in alone.named_parameters():
+        if "layers" not in name:
+            root += parameter.numel()
     report("versus", place, runs=runs, numbers=len(expected), root=root)
     dist.destroy_process_group()
 

@@ -58,20 +58,28 @@ class Block(nn.Module):
     def __init__(self, place: Place, parts: int) -> None:
         super().__init__()
         hidden = 4 * WIDTH // parts
-        self.up = nn.Parameter(torch.randn(hidden, WIDTH, device=place.device) / WIDTH)
-        self.down = nn.Parameter(torch.randn(WIDTH, hidden, device=place.device) / WIDTH)
+        up = torch.randn(hidden, WIDTH, device=place.device)
+        down = torch.randn(WIDTH, hidden, device=place.device)
+        self.up = nn.Parameter(up / WIDTH)
+        self.down = nn.Parameter(down / WIDTH)
         self.place = place
         self.parts = parts
 
+    def network(self, x: Tensor) -> Tensor:
+        hidden = gelu(linear(x, self.up))
+        return linear(hidden, self.down)
+
     def forward(self, x: Tensor) -> Tensor:
         if self.parts == 1:
-            return x + linear(gelu(linear(x, self.up)), self.down)
+            return x + self.network(x)
         copied = Copy.apply(x, self.place)
-        return x + Sum.apply(linear(gelu(linear(copied, self.up)), self.down), self.place)
+        part = self.network(copied)
+        return x + Sum.apply(part, self.place)
 
 
 def blocks(place: Place, parts: int) -> nn.Sequential:
-    return nn.Sequential(*[Block(place, parts) for _ in range(BLOCKS)])
+    layers = [Block(place, parts) for _ in range(BLOCKS)]
+    return nn.Sequential(*layers)
 
 
 def stepper(model: nn.Sequential, tokens: int, place: Place) -> Callable[[], None]:
@@ -96,10 +104,13 @@ def data_parallel(place: Place) -> Callable[[], None]:
     """
     model = blocks(place, 1)
     works: list[dist.Work] = []
+
+    def send(parameter: Tensor) -> None:
+        work = dist.all_reduce(parameter.grad, async_op=True)
+        works.append(work)
+
     for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(
-            lambda each: works.append(dist.all_reduce(each.grad, async_op=True))
-        )
+        parameter.register_post_accumulate_grad_hook(send)
     passes = stepper(model, TOKENS // place.world_size, place)
 
     def step() -> None:
@@ -135,7 +146,11 @@ def main() -> None:
     for name, rounds in times.items():
         times[name] = [slowest(seconds, place.device) for seconds in rounds]
     if place.rank == 0:
-        print({name: f"{sum(each) / 2**20:.1f} MiB" for name, each in sizes.items()}, "reduced")
+        totals = {}
+        for name, calls in sizes.items():
+            mib = sum(calls) / 2**20
+            totals[name] = f"{mib:.1f} MiB"
+        print(totals, "reduced")
     report("chain", place, spans=spans, sizes=sizes, seconds=times, blocks=BLOCKS)
     dist.destroy_process_group()
 

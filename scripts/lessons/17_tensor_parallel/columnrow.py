@@ -61,7 +61,8 @@ class Whole(nn.Module):
         self.down = nn.Parameter(down.clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(gelu(linear(x, self.up)), self.down)
+        hidden = gelu(linear(x, self.up))
+        return linear(hidden, self.down)
 
 
 class Part(Whole):
@@ -148,7 +149,8 @@ def main() -> None:
         trained[name] = train(Part(up, down, place, copy), first, x, goal)
     if place.rank == 0:
         for name, outcome in compared.items():
-            print(f"{name}:", {key: f"{value:.1e}" for key, value in outcome["gaps"].items()})
+            gaps = {key: f"{value:.1e}" for key, value in outcome["gaps"].items()}
+            print(f"{name}:", gaps)
     kept = sum(each.numel() for each in Part(up, down, place).parameters())
     sizes = {"kept": kept, "numbers": up.numel() + down.numel(), "bytes": x.nbytes}
     report("columnrow", place, compared=compared, trained=trained, **sizes)

@@ -1,6 +1,6 @@
 """A small language model whose layers can be cut: attention and MLP are modules of their own.
 
-`from cuttable import Kept, Model, batch, compare, whole`
+`from cuttable import Kept, Model, batch, compare, gap, whole`
 """
 
 import torch
@@ -27,14 +27,16 @@ class Attention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """(text, token, number) → (text, head, token, number). -1: as many heads as are here."""
-        return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+        by_head = x.unflatten(-1, (-1, self.head_width))
+        return by_head.transpose(1, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         query = self.split(self.query(x))
         key = self.split(self.key(x))
         value = self.split(self.value(x))
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        joined = mixed.transpose(1, 2).flatten(2)
+        return self.out(joined)
 
 
 class MLP(nn.Module):
@@ -44,7 +46,8 @@ class MLP(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(functional.gelu(self.up(x)))
+        hidden = functional.gelu(self.up(x))
+        return self.down(hidden)
 
 
 class Layer(nn.Module):
@@ -77,7 +80,8 @@ class Model(nn.Module):
         for layer in self.layers:
             x = layer(x)
         logits = self.head(self.norm(x))
-        return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        rows = logits.flatten(0, 1)
+        return functional.cross_entropy(rows, labels.flatten())
 
 
 def batch(texts: int, seed: int = 1) -> tuple[Tensor, Tensor]:
@@ -102,16 +106,26 @@ def whole(value: Tensor) -> Tensor:
     return value.to_local()
 
 
+def local(value: Tensor) -> Tensor:
+    """What this rank has of a tensor that may be cut."""
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def gap(value: Tensor, expected: Tensor) -> float:
+    """‖value − expected‖ / ‖expected‖"""
+    relative = (value - expected).norm() / expected.norm()
+    return relative.item()
+
+
 def compare(model: nn.Module, expected: nn.Module, weights: bool = False) -> tuple[float, int]:
     """The largest relative gap between two models' gradients or weights, and the numbers kept."""
     gaps = []
     kept = 0
     for own, other in zip(model.parameters(), expected.parameters(), strict=True):
-        value = whole(own.detach() if weights else own.grad)
+        value = own.detach() if weights else own.grad
         goal = other.detach() if weights else other.grad
-        gaps.append(((value - goal).norm() / goal.norm()).item())
-        local = own.to_local() if isinstance(own, DTensor) else own
-        kept += local.numel()
+        gaps.append(gap(whole(value), goal))
+        kept += local(own).numel()
     return max(gaps), kept
 
 
@@ -125,8 +139,8 @@ class Kept(torch.autograd.graph.saved_tensors_hooks):
 
     @staticmethod
     def storage(value: Tensor) -> torch.UntypedStorage:
-        local = value.to_local() if isinstance(value, DTensor) else value
-        return local.detach().untyped_storage()
+        part = local(value).detach()
+        return part.untyped_storage()
 
     def pack(self, value: Tensor) -> Tensor:
         storage = self.storage(value)

@@ -5,7 +5,6 @@ Run:  python planned.py
 """
 
 from collections import OrderedDict
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -22,7 +21,7 @@ from torch.distributed.tensor.parallel import (
 
 from counter import Collectives
 from cuttable import CONTEXT, WIDTH, Model, batch, compare, whole
-from devices import here, report
+from devices import here, report, start
 
 TEXTS = 4
 # What comes in is whole on every rank, and shall stay so: but it becomes a DTensor only once.
@@ -83,7 +82,8 @@ def language_model(plan: dict, mesh: DeviceMesh) -> dict:
     with Collectives() as backward:
         loss.backward()
     gap, kept = compare(model, expected)
-    gap = max(gap, abs(loss - alone).item() / alone.item())
+    loss_gap = abs(loss - alone).item() / alone.item()
+    gap = max(gap, loss_gap)
     layers = len(model.layers)
     calls = {"forward": forward.calls, "backward": backward.calls}
     return {"calls": calls, "gap": gap, "kept": kept, "layers": layers}
@@ -96,23 +96,24 @@ def gated(mesh: DeviceMesh) -> dict:
     torch.manual_seed(0)
     model = nn.Sequential(OrderedDict(mlp=Gated())).double()
     x = torch.randn(TEXTS, CONTEXT, WIDTH, dtype=torch.float64, requires_grad=True)
-    expected(x).square().mean().backward()
-    refusal = ""
+    alone = expected(x).square().mean()
+    alone.backward()
     try:
         parallelize_module(model, mesh, gated_plan())
         with Collectives() as seen:
-            whole(model(x)).square().mean().backward()
+            y = whole(model(x))
+            mean_square = y.square().mean()
+            mean_square.backward()
         gap, kept = compare(model, expected)
     except (RuntimeError, ValueError, AssertionError, NotImplementedError) as error:
         return {"refusal": str(error)}
-    return {"refusal": refusal, "gap": gap, "kept": kept, "calls": seen.calls}
+    return {"refusal": "", "gap": gap, "kept": kept, "calls": seen.calls}
 
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
-    # gloo and the CPU everywhere: what matters is who sends what.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)  # gloo and the CPU everywhere: what matters is who sends what
+    start(place)
     mesh = init_device_mesh("cpu", (place.world_size,))
     plans = {name: language_model(plan, mesh) for name, plan in PLANS.items()}
     outcome = gated(mesh)

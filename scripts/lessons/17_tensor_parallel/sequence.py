@@ -5,7 +5,6 @@ Run:  python sequence.py
 """
 
 from contextlib import nullcontext
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -23,7 +22,7 @@ from torch.distributed.tensor.parallel import (
 
 from counter import Collectives
 from cuttable import CONTEXT, VOCABULARY, WIDTH, Kept, Model, batch, compare, whole
-from devices import here, report
+from devices import here, report, start
 from planned import PLANS
 
 TEXTS = 4
@@ -44,9 +43,10 @@ SEQUENCE_PLAN = PLANS["plain"] | {
 
 def ends(loss_in_parts: bool) -> dict:
     """The plan for what comes before the layers, and after them."""
+    scores = Shard(-1) if loss_in_parts else Replicate()
     head = ColwiseParallel(
         input_layouts=PIECE,
-        output_layouts=Shard(-1) if loss_in_parts else Replicate(),
+        output_layouts=scores,
         use_local_output=not loss_in_parts,
     )
     return {
@@ -88,7 +88,8 @@ def step(way: str, mesh: DeviceMesh) -> dict:
             loss = model(tokens, labels)
         loss.backward()
     gap, numbers = compare(model, expected)
-    gap = max(gap, abs(whole(loss) - alone).item() / alone.item())
+    loss_gap = abs(whole(loss) - alone).item() / alone.item()
+    gap = max(gap, loss_gap)
     return {
         "gap": gap,
         "calls": seen.calls,
@@ -105,7 +106,8 @@ def train(mesh: DeviceMesh) -> dict:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         for number in range(3):
             optimizer.zero_grad()
-            model(*batch(TEXTS, number)).backward()
+            tokens, labels = batch(TEXTS, number)
+            model(tokens, labels).backward()
             with Collectives() as seen:
                 optimizer.step()
     norm = models["cut"].norm.weight.grad
@@ -115,9 +117,8 @@ def train(mesh: DeviceMesh) -> dict:
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
-    # gloo and the CPU everywhere: what matters is who sends what.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)  # gloo and the CPU everywhere: what matters is who sends what
+    start(place)
     mesh = init_device_mesh("cpu", (place.world_size,))
     ways = {way: step(way, mesh) for way in ("tensor", "sequence", "sequence + loss")}
     if place.rank == 0:

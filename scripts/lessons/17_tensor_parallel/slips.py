@@ -5,7 +5,6 @@ Run:  torchrun --standalone --nproc-per-node=2 slips.py
 
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -15,8 +14,8 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
-from cuttable import CONTEXT, HEADS, WIDTH, Attention, Layer
-from devices import here, report
+from cuttable import CONTEXT, HEADS, WIDTH, Attention, Layer, gap
+from devices import here, report, start
 from planned import PLANS
 
 
@@ -54,12 +53,15 @@ def outcome(call: Callable[[], object]) -> object:
         return str(error)
 
 
-def gap(value: Tensor, expected: Tensor) -> float:
-    return ((value - expected).norm() / expected.norm()).item()
+def output(x: Tensor, mesh: DeviceMesh, kind: type[Attention] = Attention) -> Tensor:
+    """What a layer that is cut makes of x."""
+    model = cut(layer(kind), mesh)
+    return model(x)
 
 
 def fsdp_first(mesh: DeviceMesh) -> None:
-    cut(fully_shard(layer(), mesh=mesh["dp"]), mesh)
+    model = fully_shard(layer(), mesh=mesh["dp"])
+    cut(model, mesh)
 
 
 def optimizer_first(x: Tensor, mesh: DeviceMesh) -> float:
@@ -67,10 +69,13 @@ def optimizer_first(x: Tensor, mesh: DeviceMesh) -> float:
     model = layer()
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     cut(model, mesh)
-    before = model.mlp.up.weight.full_tensor().detach().clone()
-    model(x).square().mean().backward()
+    weight = model.mlp.up.weight
+    before = weight.full_tensor().detach().clone()
+    loss = model(x).square().mean()
+    loss.backward()
     optimizer.step()
-    return gap(model.mlp.up.weight.full_tensor().detach(), before)
+    after = weight.full_tensor().detach()
+    return gap(after, before)
 
 
 def misspelt(mesh: DeviceMesh) -> str:
@@ -78,34 +83,38 @@ def misspelt(mesh: DeviceMesh) -> str:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         parallelize_module(layer(), mesh["tp"], {"mlp.upp": ColwiseParallel()})
-    return str(caught[0].message).splitlines()[0] if caught else ""
+    if not caught:
+        return ""
+    message = str(caught[0].message)
+    return message.splitlines()[0]
 
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
     # gloo and the CPU everywhere: so the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    start(place)
     shape = (1, place.world_size)
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("dp", "tp"))
     torch.manual_seed(0)
     x = torch.randn(4, CONTEXT, WIDTH, dtype=torch.float64)
     own_batch = x.roll(place.rank, dims=0)  # each rank its own, as in data parallel
     expected = layer()(x)
+    expected_of_own = layer()(own_batch)
+    outcomes = {}
     with torch.no_grad():
-        found = {
-            "right": gap(cut(layer(), mesh)(x), expected),
-            "heads, loud": outcome(lambda: cut(layer(ViewHeads), mesh)(x)),
-            "heads, silent": gap(cut(layer(AnyWidth), mesh)(x), expected),
-            "own batch": gap(cut(layer(), mesh)(own_batch), layer()(own_batch)),
-            "FSDP first": outcome(lambda: fsdp_first(mesh)),
-        }
-    found["optimizer first"] = optimizer_first(x, mesh)
-    found["misspelt"] = misspelt(mesh)
+        outcomes["right"] = gap(output(x, mesh), expected)
+        outcomes["heads, loud"] = outcome(lambda: output(x, mesh, ViewHeads))
+        outcomes["heads, silent"] = gap(output(x, mesh, AnyWidth), expected)
+        outcomes["own batch"] = gap(output(own_batch, mesh), expected_of_own)
+        outcomes["FSDP first"] = outcome(lambda: fsdp_first(mesh))
+    outcomes["optimizer first"] = optimizer_first(x, mesh)
+    outcomes["misspelt"] = misspelt(mesh)
     if place.rank == 0:
-        for name, what in found.items():
-            print(f"{name:16}", what if isinstance(what, str) else f"{what:.1e}")
-    report("slips", place, found=found)
+        for name, value in outcomes.items():
+            text = value if isinstance(value, str) else f"{value:.1e}"
+            print(f"{name:16}", text)
+    report("slips", place, found=outcomes)
     dist.destroy_process_group()
 
 

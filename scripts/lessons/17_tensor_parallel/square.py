@@ -8,7 +8,6 @@ Run:  python square.py
 
 import logging
 from collections.abc import Callable
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -20,7 +19,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 from counter import Collectives
 from cuttable import Model, batch, compare, whole
-from devices import here, report
+from devices import here, report, start
 from planned import PLANS
 
 TEXTS = 8  # in one step, of all ranks
@@ -58,7 +57,8 @@ def train(model: Model, part: int, parts: int) -> dict[str, int]:
         tokens, labels = own_part(part, parts, number)
         optimizer.zero_grad()
         with Collectives() as seen:
-            model(tokens, labels).backward()
+            loss = model(tokens, labels)
+            loss.backward()
         optimizer.step()
     groups: dict[str, int] = {}
     for call in seen.calls:
@@ -98,28 +98,32 @@ def refusal(call: Callable[[], object]) -> str:
 
 def clipping(mesh: DeviceMesh) -> dict:
     expected = build()
-    expected(*batch(TEXTS)).backward()
-    truth = nn.utils.get_total_norm([each.grad for each in expected.parameters()]).item()
+    tokens, labels = batch(TEXTS)
+    expected(tokens, labels).backward()
+    gradients = [each.grad for each in expected.parameters()]
+    truth = nn.utils.get_total_norm(gradients)
     row = build()
     for layer in row.layers:
         parallelize_module(layer, mesh["tp"], PLANS["prepared"])
-    row(*batch(TEXTS)).backward()
+    row(tokens, labels).backward()
     both = build()
     two_d(both, mesh)
-    both(*own_part(mesh["dp"].get_local_rank(), mesh["dp"].size(), 1)).backward()
-    found = {"truth": truth}
+    part = mesh["dp"].get_local_rank()
+    parts = mesh["dp"].size()
+    tokens, labels = own_part(part, parts, 1)
+    both(tokens, labels).backward()
+    norms = {"truth": truth.item()}
     for name, model in {"tensor": row, "2-D": both}.items():
         said = refusal(lambda model=model: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
-        norm = whole_norm([each.grad for each in model.parameters()])
-        found[name] = {"said": said, "norm": norm}
-    return found
+        gradients = [each.grad for each in model.parameters()]
+        norms[name] = {"said": said, "norm": whole_norm(gradients)}
+    return norms
 
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
-    # gloo and the CPU everywhere: what matters is who sends what.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)  # gloo and the CPU everywhere: what matters is who sends what
+    start(place)
     # torch 2.15 notes that a sum along both dimensions takes two all-reduces: no fault here.
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
     columns = min(2, place.world_size)

@@ -5,7 +5,6 @@ Run:  python volume.py
 """
 
 import argparse
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -17,7 +16,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 from counter import Call, Collectives
 from cuttable import CONTEXT, WIDTH, Layer
-from devices import here, report
+from devices import here, report, start
 from planned import PLANS
 
 LAYERS = 2
@@ -26,18 +25,24 @@ LAYERS = 2
 def sent(calls: list[Call], ranks: int) -> float:
     """Bytes that one rank sends if every collective goes round a ring."""
     rounds = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
-    return sum(rounds[call.name] * call.bytes * (ranks - 1) / ranks for call in calls)
+    total = 0
+    for call in calls:
+        around = rounds[call.name] * call.bytes  # from rank to rank, until all have had them
+        total += around * (ranks - 1) / ranks
+    return total
 
 
 def tensor_parallel(mesh: DeviceMesh) -> nn.Sequential:
-    model = nn.Sequential(*[Layer() for _ in range(LAYERS)])
+    layers = [Layer() for _ in range(LAYERS)]
+    model = nn.Sequential(*layers)
     for layer in model:
         parallelize_module(layer, mesh, PLANS["prepared"])
     return model
 
 
 def fsdp(mesh: DeviceMesh) -> nn.Sequential:
-    model = nn.Sequential(*[Layer() for _ in range(LAYERS)])
+    layers = [Layer() for _ in range(LAYERS)]
+    model = nn.Sequential(*layers)
     for layer in model:
         fully_shard(layer, mesh=mesh, reshard_after_forward=True)
     return fully_shard(model, mesh=mesh)
@@ -47,7 +52,8 @@ def step(model: nn.Sequential, texts: int) -> list[Call]:
     """The collectives of one step on so many texts."""
     x = torch.randn(texts, CONTEXT, WIDTH, requires_grad=True)
     with Collectives() as seen:
-        model(x).square().mean().backward()
+        loss = model(x).square().mean()
+        loss.backward()
     return seen.calls
 
 
@@ -56,9 +62,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, nargs="+", default=[2, 4, 8, 16])
     args = parser.parse_args()
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
-    # gloo and the CPU everywhere: what matters is who sends what.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)  # gloo and the CPU everywhere: what matters is who sends what
+    start(place)
     ranks = place.world_size
     mesh = init_device_mesh("cpu", (ranks,))
     torch.manual_seed(0)

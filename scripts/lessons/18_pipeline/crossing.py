@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from pipeline import order
 
 PARTS = 4
@@ -50,10 +50,12 @@ def trade(schedule: str, post: Callable, place: Place, group: dist.ProcessGroup)
                 doing = f"waits for {kind}{i} from rank {source}"
                 message = torch.empty(SIZE)
                 dist.recv(message, source, group)
-                arrived.append(f"{kind}{int(message[-1])}")
+                number = int(message[-1])
+                arrived.append(f"{kind}{number}")
             if 0 <= to < place.world_size:
                 doing = f"sends {kind}{i} to rank {to}"
-                post(torch.full((SIZE,), float(i)), to, group, sent)
+                message = torch.full((SIZE,), float(i))
+                post(message, to, group, sent)
         except RuntimeError as error:
             raise RuntimeError(f"{schedule}, rank {place.rank} {doing}: {error}") from None
     for message in sent:
@@ -67,17 +69,18 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=5, help="seconds to wait for a message")
     parser.add_argument("--own", action="store_true", help="use the exercise's function")
     args = parser.parse_args()
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
-    # gloo everywhere: the messages read the same with and without GPUs.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)  # gloo everywhere: the messages read the same with and without GPUs
+    start(place)
+    send = post if args.own else wait_and_post
     arrived = {}
     said = ""
     for schedule in ["GPipe", "1F1B"]:
         # All ranks are here: from now on, little patience.
-        group = dist.new_group(timeout=timedelta(seconds=args.limit))
+        limit = timedelta(seconds=args.limit)
+        group = dist.new_group(timeout=limit)
         dist.barrier()
         try:
-            arrived[schedule] = trade(schedule, post if args.own else wait_and_post, place, group)
+            arrived[schedule] = trade(schedule, send, place, group)
         except RuntimeError as error:
             said = str(error)
             print(f"{said}\n", end="", flush=True)

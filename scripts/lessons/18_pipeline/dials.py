@@ -1,6 +1,6 @@
-"""A clock for each rank of a pipeline, true on any number of cores.
+"""A clock for each rank of a pipeline, true on any number of cores, and messages that carry it.
 
-`from dials import Action, Clock`
+`from dials import Action, Clock, receive, send`
 """
 
 import math
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 Action = tuple[str, int]  # "F" or "B", and the number of a micro-batch
@@ -33,9 +34,33 @@ class Clock:
         began = time.thread_time()  # CPU seconds of this thread: the time on the wall plays no part
         output = call(*args)
         seconds = time.thread_time() - began
-        self.shortest[kind] = min(seconds, self.shortest.get(kind, math.inf))
-        cost = torch.tensor([WORK[kind], self.shortest[kind]], dtype=torch.float64)
-        self.spans.append((kind, i, self.now.tolist(), (self.now + cost).tolist()))
-        self.now = self.now + cost
+        shortest_before = self.shortest.get(kind, math.inf)
+        shortest = min(seconds, shortest_before)
+        self.shortest[kind] = shortest
+
+        both_dials = [WORK[kind], shortest]
+        cost = torch.tensor(both_dials, dtype=torch.float64)
+        begin = self.now
+        end = begin + cost
+        span = (kind, i, begin.tolist(), end.tolist())
+        self.spans.append(span)
+        self.now = end
         self.busy = self.busy + cost
         return output
+
+
+def send(tensor: Tensor, to: int, clock: Clock) -> dist.Work:
+    """Send a tensor, and the clock behind it. Do not wait until it has arrived."""
+    numbers = tensor.detach().flatten()
+    message = torch.cat([numbers, clock.now])
+    return dist.isend(message, to)
+
+
+def receive(like: Tensor, source: int, clock: Clock) -> Tensor:
+    """Wait for a tensor of this shape. If its sender's clock is ahead of mine, mine jumps there."""
+    size = like.numel() + 2  # with the clock's two dials
+    message = torch.empty(size, dtype=like.dtype)
+    dist.recv(message, source)
+    clock.now = torch.maximum(clock.now, message[-2:])
+    numbers = message[:-2]
+    return numbers.view_as(like)

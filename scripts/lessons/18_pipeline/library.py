@@ -5,34 +5,27 @@ Run:  torchrun --standalone --nproc-per-node=2 library.py
 
 import copy
 from collections.abc import Callable
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.nn.functional import mse_loss
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 LAYERS = 8
 WIDTH = 128
 PARTS = 8  # micro-batches in a batch
 ROWS = 64  # in a micro-batch
-SCHEDULES = {
-    "GPipe": pipelining.ScheduleGPipe,
-    "1F1B": pipelining.Schedule1F1B,
-    "LoopedBFS": pipelining.ScheduleLoopedBFS,
-    "Interleaved1F1B": pipelining.ScheduleInterleaved1F1B,
-    "InterleavedZeroBubble": pipelining.ScheduleInterleavedZeroBubble,
-    "ZBVZeroBubble": pipelining.ScheduleZBVZeroBubble,
-    "DualPipeV": pipelining.ScheduleDualPipeV,
-}
 ONE_STAGE = ["GPipe", "1F1B"]
+TWO_STAGES = ["LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble"]
 V_SHAPED = ["ZBVZeroBubble", "DualPipeV"]
 # In a V, the last rank holds two stages in a row. On gloo, 2.10 fails there; 2.15 does not.
-V_WORKS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
+MAJOR, MINOR = torch.__version__.split(".")[:2]
+V_WORKS = (int(MAJOR), int(MINOR)) >= (2, 15)
 
 
 class Saved:
@@ -44,7 +37,9 @@ class Saved:
         self.peak = 0
 
     def pack(self, tensor: Tensor) -> "Kept":
-        size = 0 if tensor.untyped_storage().data_ptr() in self.weights else tensor.nbytes
+        size = tensor.nbytes
+        if tensor.untyped_storage().data_ptr() in self.weights:
+            size = 0
         self.now += size
         self.peak = max(self.peak, self.now)
         return Kept(tensor, size, self)
@@ -81,7 +76,8 @@ def watch(stage: pipelining.PipelineStage, actions: list[tuple[int, str, int]]) 
     def watched(call: Callable, kind: str) -> Callable:
         def noting(part: int, *args, **kwargs):
             halved = kind == "B" and kwargs.get("full_backward") is False
-            actions.append((stage.stage_index, "I" if halved else kind, part))
+            letter = "I" if halved else kind
+            actions.append((stage.stage_index, letter, part))
             return call(part, *args, **kwargs)
 
         return noting
@@ -102,12 +98,15 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, place: Place) -> 
     stages = []
     for number in numbers:
         part = own[size * number : size * (number + 1)]
-        stages.append(pipelining.PipelineStage(part, number, count, place.device))
-        watch(stages[-1], actions)
+        stage = pipelining.PipelineStage(part, number, count, place.device)
+        watch(stage, actions)
+        stages.append(stage)
     given = stages[0] if name in ONE_STAGE else stages
-    schedule = SCHEDULES[name](given, n_microbatches=PARTS, loss_fn=mse_loss)
+    schedule_class = get_schedule_class(name)
+    schedule = schedule_class(given, n_microbatches=PARTS, loss_fn=mse_loss)
 
-    saved = Saved({weight.untyped_storage().data_ptr() for weight in own.parameters()})
+    weights = {weight.untyped_storage().data_ptr() for weight in own.parameters()}
+    saved = Saved(weights)
     losses: list[Tensor] = []
     inputs = []
     extra = {}
@@ -121,16 +120,18 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, place: Place) -> 
     gaps = []
     for parameter, full in zip(own.parameters(), model.parameters(), strict=True):
         if parameter.grad is not None:
-            gaps.append((parameter.grad - full.grad).abs().max() / full.grad.abs().max())
+            gap = (parameter.grad - full.grad).abs().max()
+            gaps.append(gap / full.grad.abs().max())
+    gap = max(gaps).item()
     loss = torch.stack(losses).mean().item() if losses else None
-    return {"actions": actions, "saved": saved.peak, "gap": max(gaps).item(), "loss": loss}
+    return {"actions": actions, "saved": saved.peak, "gap": gap, "loss": loss}
 
 
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
+    place = here(gpus=0)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    start(place)
 
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(LAYERS)]
@@ -140,7 +141,7 @@ def main() -> None:
     loss.backward()  # what one process does
 
     runs = {}
-    for name in SCHEDULES:
+    for name in ONE_STAGE + TWO_STAGES + V_SHAPED:
         if V_WORKS or name not in V_SHAPED:
             runs[name] = run(name, model, x, y, place)
     if place.rank == 0:

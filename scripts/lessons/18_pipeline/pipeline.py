@@ -10,7 +10,6 @@ Run:  python pipeline.py
 
 import time
 from argparse import ArgumentParser
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -18,8 +17,8 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import mse_loss
 
-from devices import Place, here, report
-from dials import Action, Clock
+from devices import Place, here, report, start
+from dials import Action, Clock, receive, send
 
 LAYERS = 8
 WIDTH = 256
@@ -39,20 +38,6 @@ def order(schedule: str, rank: int, ranks: int, parts: int) -> list[Action]:
     return actions + backwards[parts - ahead :]
 
 
-def send(tensor: Tensor, to: int, clock: Clock) -> dist.Work:
-    """Send a tensor, and the clock behind it. Do not wait until it has arrived."""
-    message = torch.cat([tensor.detach().flatten(), clock.now])
-    return dist.isend(message, to)
-
-
-def receive(like: Tensor, source: int, clock: Clock) -> Tensor:
-    """Wait for a tensor of this shape. If its sender's clock is ahead of mine, mine jumps there."""
-    message = torch.empty(like.numel() + 2, dtype=like.dtype)
-    dist.recv(message, source)
-    clock.now = torch.maximum(clock.now, message[-2:])
-    return message[:-2].view_as(like)
-
-
 def step(
     stage: nn.Module, batch: Tensor, target: Tensor, actions: list, place: Place, clock: Clock
 ) -> tuple[float, int]:
@@ -60,22 +45,26 @@ def step(
     parts = len(actions) // 2
     x_parts = batch.chunk(parts)
     targets = target.chunk(parts)
-    last = place.rank == place.world_size - 1
+    previous = place.rank - 1
+    following = place.rank + 1
+    last = following == place.world_size
     alive = {}  # micro-batch → the stage's input and output, which its backward pass needs
     most = 0
     loss = 0.0
     sent = []
-    for kind, i in actions:
+    for action in actions:
+        kind, i = action
         if kind == "F":
             x = x_parts[i]
             if place.rank > 0:
-                x = receive(x, place.rank - 1, clock)
+                x = receive(x, previous, clock)
             x.requires_grad_()
-            y = clock.run((kind, i), stage, x)
+            y = clock.run(action, stage, x)
             alive[i] = (x, y)
             most = max(most, len(alive))
             if not last:
-                sent.append(send(y, place.rank + 1, clock))
+                message = send(y, following, clock)
+                sent.append(message)
         else:
             x, y = alive.pop(i)
             if last:
@@ -83,17 +72,23 @@ def step(
                 (gradient,) = torch.autograd.grad(share, y)
                 loss += share.item()
             else:
-                gradient = receive(y, place.rank + 1, clock)
-            clock.run((kind, i), y.backward, gradient)
+                gradient = receive(y, following, clock)
+            clock.run(action, y.backward, gradient)
             if place.rank > 0:
-                sent.append(send(x.grad, place.rank - 1, clock))
+                message = send(x.grad, previous, clock)
+                sent.append(message)
     for message in sent:
         message.wait()
     return loss, most
 
 
-def largest(tensor: Tensor) -> float:
-    return tensor.abs().max().item()
+def largest_gap(stage: nn.Module, whole: tuple[Tensor, ...]) -> float:
+    """How far the stage's gradients are from those in `whole`, relative to the largest of each."""
+    gaps = []
+    for own, full in zip(stage.parameters(), whole, strict=True):
+        gap = (own.grad - full).abs().max() / full.abs().max()
+        gaps.append(gap.item())
+    return max(gaps)
 
 
 @record
@@ -103,13 +98,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of which the clock keeps the best")
     parser.add_argument("--rows", type=int, default=2048, help="in a batch")
     args = parser.parse_args()
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
-    torch.set_num_threads(1)  # a rank computes in one thread, the one whose seconds are counted
     # gloo everywhere: the stages are on the CPU, because the clock counts CPU seconds.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)
+    torch.set_num_threads(1)  # a rank computes in one thread, the one whose seconds are counted
+    start(place)
 
     torch.manual_seed(0)
-    layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(LAYERS)]
+    layers = []
+    for _ in range(LAYERS):
+        linear = nn.Linear(WIDTH, WIDTH)
+        layers.append(nn.Sequential(linear, nn.Tanh()))
     model = nn.Sequential(*layers).double()
     batch, target = torch.randn(2, args.rows, WIDTH, dtype=torch.float64)
 
@@ -117,7 +115,8 @@ def main() -> None:
     end = LAYERS * (place.rank + 1) // place.world_size
     stage = model[begin:end]
     whole_loss = mse_loss(model(batch), target)  # what one process would do
-    whole = torch.autograd.grad(whole_loss, list(stage.parameters()))
+    weights = list(stage.parameters())
+    whole = torch.autograd.grad(whole_loss, weights)
 
     runs = []
     for parts in args.parts:
@@ -132,13 +131,12 @@ def main() -> None:
                 loss, most = step(stage, batch, target, actions, place, clock)
                 wall = time.perf_counter() - began
 
-            pairs = zip(stage.parameters(), whole, strict=True)
-            gaps = [
-                ((own.grad - full).abs().max() / full.abs().max()).item() for own, full in pairs
-            ]
-            run = {"schedule": schedule, "parts": parts, "most": most, "gap": max(gaps)}
-            run |= {"now": clock.now.tolist(), "busy": clock.busy.tolist(), "wall": wall}
-            runs.append(run | {"loss": loss, "spans": clock.spans})
+            gap = largest_gap(stage, whole)
+            now = clock.now.tolist()
+            busy = clock.busy.tolist()
+            run = {"schedule": schedule, "parts": parts, "most": most, "gap": gap}
+            run |= {"now": now, "busy": busy, "wall": wall, "loss": loss, "spans": clock.spans}
+            runs.append(run)
     if place.rank == 0:
         print(f"{len(layers)} layers on {place.world_size} ranks, {args.rounds} rounds of each run")
     report("pipeline", place, runs=runs, loss=whole_loss.item())

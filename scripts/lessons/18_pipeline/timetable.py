@@ -16,7 +16,8 @@ def before(action: Action) -> list[Action]:
     if kind == "F":
         return [(stage - 1, "F", part)]
     if kind in ("B", "I"):
-        return [(stage + 1, "B", part), (stage + 1, "I", part)]
+        following = stage + 1
+        return [(following, "B", part), (following, "I", part)]
     return []
 
 
@@ -26,7 +27,9 @@ def timetable(orders: list[list[Action]], sizes: list[float]) -> list[list[Span]
     `sizes` holds what a forward pass of each stage costs. ValueError if the ranks wait for each
     other in a circle.
     """
-    wanted = {action for order in orders for action in order}
+    wanted = set()
+    for order in orders:
+        wanted.update(order)
     ends: dict[Action, float] = {}
     spans: list[list[Span]] = [[] for _ in orders]
     moved = True
@@ -38,10 +41,13 @@ def timetable(orders: list[list[Action]], sizes: list[float]) -> list[list[Span]
                 needs = [each for each in before(action) if each in wanted]
                 if any(each not in ends for each in needs):
                     break  # somebody else comes first
+                stage, kind, _ = action
+                arrivals = [ends[each] for each in needs]
                 free = own[-1][2] if own else 0
-                begin = max([free] + [ends[each] for each in needs])
-                ends[action] = begin + sizes[action[0]] * COSTS[action[1]]
-                own.append((action, begin, ends[action]))
+                begin = max([free, *arrivals])
+                end = begin + sizes[stage] * COSTS[kind]
+                ends[action] = end
+                own.append((action, begin, end))
                 moved = True
     if len(ends) < len(wanted):
         raise ValueError("these ranks wait for each other")
@@ -50,6 +56,11 @@ def timetable(orders: list[list[Action]], sizes: list[float]) -> list[list[Span]
 
 def idle(spans: list[list[Span]]) -> float:
     """The bubble: which share of the time, from the first begin to the last end, nobody uses."""
-    total = max(end for own in spans for _, _, end in own)
-    busy = sum(end - begin for own in spans for _, begin, end in own)
-    return 1 - busy / (len(spans) * total)
+    ends = []
+    lengths = []
+    for own in spans:
+        for _, begin, end in own:
+            ends.append(end)
+            lengths.append(end - begin)
+    all_time = len(spans) * max(ends)
+    return 1 - sum(lengths) / all_time

@@ -4,7 +4,7 @@ Run:  torchrun --standalone --nproc-per-node=2 twice.py
 """
 
 import copy
-from datetime import timedelta
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.functional import mse_loss
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 
 PARTS = 4
 WIDTH = 32
@@ -39,42 +39,69 @@ def accumulated(
     return [parameter.grad for parameter in stage.parameters()]
 
 
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    """All numbers of the tensors in one row."""
+    rows = [each.flatten() for each in tensors]
+    return torch.cat(rows)
+
+
+def largest_error(gradients: list[Tensor], wanted: list[Tensor]) -> float:
+    """The largest distance of a gradient from what is wanted, relative to the wanted one."""
+    errors = []
+    for own, full in zip(gradients, wanted, strict=True):
+        error = (own - full).norm() / full.norm()
+        errors.append(error.item())
+    return max(errors)
+
+
+def shares_in(gradients: list[Tensor], each_batch: list[Sequence[Tensor]]) -> list[float]:
+    """Which share of each batch's gradients is in these? Two unknowns, many equations."""
+    columns = [flat(of_batch) for of_batch in each_batch]
+    matrix = torch.stack(columns, 1)
+    right_side = flat(gradients)[:, None]
+    shares = torch.linalg.lstsq(matrix, right_side).solution
+    return shares.flatten().tolist()
+
+
 @record
 def main() -> None:
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
+    place = here(gpus=0)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    start(place)
     torch.manual_seed(0)
-    layers = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(4)]
+    layers = []
+    for _ in range(4):
+        linear = nn.Linear(WIDTH, WIDTH)
+        layers.append(nn.Sequential(linear, nn.GELU()))
     model = nn.Sequential(*layers).double()
     xs, ys = torch.randn(2, BATCHES, 16, WIDTH, dtype=torch.float64)
     size = len(layers) // place.world_size
-    own = slice(size * place.rank, size * (place.rank + 1))
+    begin = size * place.rank
+    own_layers = model[begin : begin + size]
+    weights = list(own_layers.parameters())
 
-    firsts = []  # the first batch's own gradients, and those of both together
-    both = [torch.zeros_like(weight) for weight in model[own].parameters()]
+    # What one process computes: the gradients of each batch, and their sum.
+    each_batch = []
+    both = [torch.zeros_like(weight) for weight in weights]
     for x, y in zip(xs, ys, strict=True):
-        mean = mse_loss(model(x), y) / BATCHES
-        gradients = torch.autograd.grad(mean, list(model[own].parameters()))
-        firsts.append(gradients)
-        both = [total + each for total, each in zip(both, gradients, strict=True)]
+        output = model(x)
+        mean = mse_loss(output, y) / BATCHES
+        gradients = torch.autograd.grad(mean, weights)
+        each_batch.append(gradients)
+        for total, gradient in zip(both, gradients, strict=True):
+            total.add_(gradient)
 
     errors = {}
-    ratios = {}
+    shares = {}
     for scale in (True, False):
-        stage = copy.deepcopy(model[own])
+        stage = copy.deepcopy(own_layers)
         gradients = accumulated(stage, xs, ys, place, scale)
-        pairs = list(zip(gradients, both, strict=True))
-        errors[str(scale)] = max(((own - full).norm() / full.norm()).item() for own, full in pairs)
-        # Which share of each batch is in the result? Two unknowns, many equations.
-        sides = [torch.cat([each.flatten() for each in first]) for first in firsts]
-        found = torch.cat([each.flatten() for each in gradients])
-        shares = torch.linalg.lstsq(torch.stack(sides, 1), found[:, None]).solution
-        ratios[str(scale)] = shares.flatten().tolist()
+        errors[str(scale)] = largest_error(gradients, both)
+        shares[str(scale)] = shares_in(gradients, each_batch)
     if place.rank == 0:
         for scale, error in errors.items():
             print(f"scale_grads={scale}: the gradients are off by {error:.1%}")
-    report("twice", place, errors=errors, shares=ratios, parts=PARTS)
+    report("twice", place, errors=errors, shares=shares, parts=PARTS)
     dist.destroy_process_group()
 
 

@@ -5,7 +5,6 @@ Run:  torchrun --standalone --nproc-per-node=2 wires.py
 
 import copy
 from argparse import ArgumentParser
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -20,7 +19,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from counter import Call, Collectives
-from devices import Place, here, report
+from devices import Place, here, report, start
 from dials import Clock
 from pipeline import order, step
 
@@ -37,7 +36,8 @@ class Block(nn.Module):
         self.narrow = nn.Linear(4 * WIDTH, WIDTH, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.narrow(torch.tanh(self.wide(x)))
+        hidden = torch.tanh(self.wide(x))
+        return x + self.narrow(hidden)
 
 
 def on_wires(calls: list[Call]) -> int:
@@ -57,10 +57,13 @@ def count(way: str, model: nn.Sequential, x: Tensor, place: Place) -> dict:
     mesh = init_device_mesh("cpu", (place.world_size,))
     if way == "pipeline":
         size = LAYERS // place.world_size
-        stage = model[size * place.rank : size * (place.rank + 1)]
+        begin = size * place.rank
+        stage = model[begin : begin + size]
+        target = torch.zeros_like(x)
         actions = order("1F1B", place.rank, place.world_size, 4)
+        clock = Clock({})
         with Collectives() as seen:
-            step(stage, x, torch.zeros_like(x), actions, place, Clock({}))
+            step(stage, x, target, actions, place, clock)
     else:
         for block in model:
             if way == "tensor":
@@ -74,8 +77,11 @@ def count(way: str, model: nn.Sequential, x: Tensor, place: Place) -> dict:
             fully_shard(model, mesh=mesh)
             own = x.chunk(place.world_size)[place.rank]
         with Collectives() as seen:
-            model(own).square().mean().backward()
-    return {"totals": seen.totals(), "bytes": on_wires(seen.calls)}
+            output = model(own)
+            loss = output.square().mean()
+            loss.backward()
+    sent = on_wires(seen.calls)
+    return {"totals": seen.totals(), "bytes": sent}
 
 
 @record
@@ -83,24 +89,27 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[128, 512], help="in a batch")
     args = parser.parse_args()
-    place = here()._replace(device=torch.device("cpu"), backend="gloo")
+    place = here(gpus=0)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    start(place)
     torch.manual_seed(0)
-    model = nn.Sequential(*[Block() for _ in range(LAYERS)]).double()
-    parameters = sum(weight.numel() for weight in model[0].parameters())
+    blocks = [Block() for _ in range(LAYERS)]
+    model = nn.Sequential(*blocks).double()
+    weights = model[0].parameters()
+    parameters = sum(weight.numel() for weight in weights)
 
     counts = {}
     for rows in args.rows:
         x = torch.randn(rows, WIDTH, dtype=torch.float64)
-        ways = ["pipeline", "tensor", "FSDP"]
-        counts[rows] = {way: count(way, model, x, place) for way in ways}
+        counts[rows] = {}
+        for way in ("pipeline", "tensor", "FSDP"):
+            counts[rows][way] = count(way, model, x, place)
     if place.rank == 0:
         for rows, ways in counts.items():
-            sizes = {way: f"{found['bytes']:,}" for way, found in ways.items()}
+            sizes = {way: f"{messages['bytes']:,}" for way, messages in ways.items()}
             print(f"{rows} rows, bytes that rank 0 sends: {sizes}")
-    facts = {"layers": LAYERS, "width": WIDTH, "parameters": parameters}
-    report("wires", place, counts=counts, **facts)
+    sizes = {"layers": LAYERS, "width": WIDTH, "parameters": parameters}
+    report("wires", place, counts=counts, **sizes)
     dist.destroy_process_group()
 
 

@@ -24,16 +24,28 @@ SIZE = 32  # numbers in the query, key or value of one head
 
 def difference(mine: Tensor, wanted: Tensor) -> float:
     """The largest difference, relative to the largest number that is wanted."""
-    return ((mine - wanted).abs().max() / wanted.abs().max()).item()
+    largest_gap = (mine - wanted).abs().max()
+    relative_gap = largest_gap / wanted.abs().max()
+    return relative_gap.item()
+
+
+def leaf(tensor: Tensor) -> Tensor:
+    """A copy that collects a gradient of its own."""
+    return tensor.clone().requires_grad_()
+
+
+def results(out: Tensor, inputs: list[Tensor]) -> dict[str, Tensor]:
+    """The output, and the gradients of q, k and v once backward has run."""
+    q, k, v = inputs
+    return {"out": out.detach(), "dq": q.grad, "dk": k.grad, "dv": v.grad}
 
 
 def whole_attention(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Output and gradients of causal attention in one process."""
-    inputs = [tensors[name].clone().requires_grad_() for name in ("q", "k", "v")]
+    inputs = [leaf(tensors[name]) for name in ("q", "k", "v")]
     out = scaled_dot_product_attention(*inputs, is_causal=True)
     out.backward(tensors["dout"])
-    gradients = [each.grad for each in inputs]
-    return {"out": out.detach()} | dict(zip(["dq", "dk", "dv"], gradients, strict=True))
+    return results(out, inputs)
 
 
 def compare(layout: Callable, tensors: dict[str, Tensor], place: Place) -> dict:
@@ -42,21 +54,29 @@ def compare(layout: Callable, tensors: dict[str, Tensor], place: Place) -> dict:
 
     def cut(whole: Tensor) -> Tensor:
         """This rank's chunks; [heads, positions, numbers] → [2, heads, positions, numbers]."""
-        return whole.unflatten(1, (2 * place.world_size, -1)).movedim(1, 0)[mine]
+        chunks = whole.unflatten(1, (2 * place.world_size, -1))
+        return chunks.movedim(1, 0)[mine]
 
-    parts = [cut(tensors[name]).clone().requires_grad_() for name in ("q", "k", "v")]
+    inputs = []
+    for name in ("q", "k", "v"):
+        chunks = cut(tensors[name])
+        inputs.append(leaf(chunks))
     with Collectives() as forward:
-        out = Ring.apply(*parts, layout)
+        out = Ring.apply(*inputs, layout)
     work = list(Ring.work)
-    kept = sum(each.nbytes for each in out.grad_fn.saved_tensors)
+    saved = out.grad_fn.saved_tensors
+    kept = sum(each.nbytes for each in saved)
+    dout = cut(tensors["dout"])
     with Collectives() as backward:
-        out.backward(cut(tensors["dout"]))
+        out.backward(dout)
 
-    gradients = [each.grad for each in parts]
-    found = {"out": out.detach()} | dict(zip(["dq", "dk", "dv"], gradients, strict=True))
     wanted = whole_attention(tensors)
+    gaps = {}
+    for name, own in results(out, inputs).items():
+        same_rows = cut(wanted[name])
+        gaps[name] = difference(own, same_rows)
     return {
-        "difference": {name: difference(found[name], cut(wanted[name])) for name in found},
+        "difference": gaps,
         "chunks": mine,
         "work": work,
         "kept": kept,
@@ -82,11 +102,14 @@ def main() -> None:
         tensors[name] = values.to(place.device)
     runs = {}
     for name in args.layouts:
-        runs[name] = compare(LAYOUTS[name], tensors, place)
+        run = compare(LAYOUTS[name], tensors, place)
+        runs[name] = run
         if place.rank == 0:
-            errors = [f"{key} {value:.0e}" for key, value in runs[name]["difference"].items()]
-            print(f"{name}: rank 0 differs from one process by", ", ".join(errors))
-    report("attention", place, shape=[HEADS, args.positions, SIZE], runs=runs)
+            gaps = [f"{key} {gap:.0e}" for key, gap in run["difference"].items()]
+            line = ", ".join(gaps)
+            print(f"{name}: rank 0 differs from one process by", line)
+    shape = [HEADS, args.positions, SIZE]
+    report("attention", place, shape=shape, runs=runs)
     dist.destroy_process_group()
 
 

@@ -27,7 +27,14 @@ def batch(generator: torch.Generator, centres: Tensor, matrices: Tensor) -> tupl
     kind = torch.randint(KINDS, (TOKENS,), generator=generator)
     noise = torch.randn(TOKENS, WIDTH, generator=generator)
     x = centres[kind] + 0.3 * noise + 0.5
-    return x, torch.einsum("nd,nde->ne", x, matrices[kind])
+    y = torch.einsum("nd,nde->ne", x, matrices[kind])
+    return x, y
+
+
+def own_rows(whole: Tensor, place: Place) -> Tensor:
+    """This rank's share of the rows, on the device where it computes."""
+    share = whole.chunk(place.world_size)[place.rank]
+    return share.to(place.device)
 
 
 def balance_loss(counts: Tensor, probabilities: Tensor) -> Tensor:
@@ -47,7 +54,8 @@ def train(weight: float, steps: int, place: Place) -> dict:
     """Losses, and the share of the tokens that each expert got, step by step."""
     generator = torch.Generator().manual_seed(2)
     centres = torch.randn(KINDS, WIDTH, generator=generator)
-    matrices = torch.randn(KINDS, WIDTH, WIDTH, generator=generator) / WIDTH**0.5
+    matrices = torch.randn(KINDS, WIDTH, WIDTH, generator=generator)
+    matrices = matrices / WIDTH**0.5
     torch.manual_seed(1)
     model = Mixture(WIDTH, EXPERTS, 1, place.world_size, place.rank)
     with torch.no_grad():
@@ -59,22 +67,27 @@ def train(weight: float, steps: int, place: Place) -> dict:
     losses = []
     loads = []
     for _ in range(steps):
-        tokens = batch(generator, centres, matrices)
-        parts = [each.chunk(place.world_size)[place.rank] for each in tokens]
-        x = parts[0].to(place.device)
-        y = parts[1].to(place.device)
+        all_x, all_y = batch(generator, centres, matrices)
+        x = own_rows(all_x, place)
+        y = own_rows(all_y, place)
         optimizer.zero_grad()
         out = model(x)
         # Parts of sums over all ranks: added up, they are the loss of all tokens.
-        error = (out - y).square().sum() / (TOKENS * WIDTH)
-        (error + weight * balance_loss(model.counts, model.probabilities)).backward()
+        squares = (out - y).square()
+        error = squares.sum() / (TOKENS * WIDTH)
+        balance = balance_loss(model.counts, model.probabilities)
+        loss = error + weight * balance
+        loss.backward()
         dist.all_reduce(model.router.weight.grad)  # the experts' gradients are whole already
         optimizer.step()
-        seen = torch.cat([model.counts.to(error), error.detach()[None]])
-        dist.all_reduce(seen)
-        *counts, loss = seen.tolist()
-        loads.append([count / TOKENS for count in counts])
-        losses.append(loss)
+
+        # What all ranks did, for the report: rows of each expert, and the error.
+        counts = model.counts.to(error)
+        sums = torch.cat([counts, error.detach()[None]])
+        dist.all_reduce(sums)
+        *all_counts, whole_error = sums.tolist()
+        loads.append([count / TOKENS for count in all_counts])
+        losses.append(whole_error)
     return {"losses": losses, "loads": loads, "rows": model.rows}
 
 
@@ -85,11 +98,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     args = parser.parse_args()
     start(place)
+    weights = {"alone": 0.0, "balanced": WEIGHT}
     runs = {}
-    for name, weight in {"alone": 0.0, "balanced": WEIGHT}.items():
+    for name, weight in weights.items():
         runs[name] = train(weight, args.steps, place)
         if place.rank == 0:
-            shares = [f"{share:.2f}" for share in runs[name]["loads"][-1]]
+            last_loads = runs[name]["loads"][-1]
+            shares = [f"{share:.2f}" for share in last_loads]
             print(f"{name}: shares of the experts after {args.steps} steps", *shares)
     report("balance", place, runs=runs)
     dist.destroy_process_group()

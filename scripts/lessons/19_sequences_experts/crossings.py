@@ -1,6 +1,6 @@
 """What happens at the border between ranks in forward, and what in backward.
 
-Import it: each of these is a step of a model that autograd can go back through.
+Import it: each class is a step of a model that autograd can go back through.
 """
 
 import torch
@@ -11,11 +11,14 @@ from torch.autograd import Function
 
 def on_wire(tensor: Tensor) -> Tensor:
     """The tensor where it can be sent from: gloo's send and recv know the CPU's memory alone."""
-    return tensor.cpu() if dist.get_backend() == "gloo" else tensor
+    if dist.get_backend() == "gloo":
+        return tensor.cpu()
+    return tensor
 
 
 def send(tensor: Tensor, rank: int) -> None:
-    dist.send(on_wire(tensor.contiguous()), rank)
+    outgoing = on_wire(tensor.contiguous())
+    dist.send(outgoing, rank)
 
 
 def receive(like: Tensor, rank: int) -> Tensor:
@@ -23,6 +26,19 @@ def receive(like: Tensor, rank: int) -> Tensor:
     arrived = torch.empty_like(on_wire(like), memory_format=torch.contiguous_format)
     dist.recv(arrived, rank)
     return arrived.to(like.device)
+
+
+def add_up(layers: list[dict[str, Tensor]], names: str) -> None:
+    """All-reduce the gradients of these matrices, in one tensor."""
+    chosen = []
+    for layer in layers:
+        for name in names.split():
+            chosen.append(layer[name].grad)
+    flat = torch.cat([each.flatten() for each in chosen])
+    dist.all_reduce(flat)
+    sizes = [each.numel() for each in chosen]
+    for gradient, total in zip(chosen, flat.split(sizes), strict=True):
+        gradient.copy_(total.view_as(gradient))
 
 
 class Copy(Function):

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,11 +23,14 @@ TOKENS = 64  # of each rank
 
 def difference(mine: Tensor, wanted: Tensor) -> float:
     """The largest difference, relative to the largest number that is wanted."""
-    return ((mine - wanted).abs().max() / wanted.abs().max()).item()
+    largest_gap = (mine - wanted).abs().max()
+    relative_gap = largest_gap / wanted.abs().max()
+    return relative_gap.item()
 
 
-def flat(parameters: list[Tensor], gradients: bool = True) -> Tensor:
-    return torch.cat([(each.grad if gradients else each).flatten() for each in parameters])
+def flat_gradients(module: nn.Module) -> Tensor:
+    """The gradients of all parameters, one behind the other."""
+    return torch.cat([each.grad.flatten() for each in module.parameters()])
 
 
 def make(top: int, place: Place) -> Mixture:
@@ -40,37 +43,46 @@ def compare(top: int, place: Place) -> dict:
     """Output and gradients of this rank, against those of one process that has everything."""
     model = make(top, place)
     torch.manual_seed(0)
-    whole = Dense(WIDTH, EXPERTS, top).double().to(place.device)
-    tokens = torch.randn(place.world_size * TOKENS, WIDTH, dtype=torch.float64).to(place.device)
-    x = tokens.chunk(place.world_size)[place.rank].clone().requires_grad_()
+    whole = Dense(WIDTH, EXPERTS, top).double()
+    whole = whole.to(place.device)
+    tokens = torch.randn(place.world_size * TOKENS, WIDTH, dtype=torch.float64)
+    tokens = tokens.to(place.device)
+    own_tokens = tokens.chunk(place.world_size)[place.rank]
+    x = own_tokens.clone().requires_grad_()
     all_x = tokens.clone().requires_grad_()
     with Collectives() as seen:
         out = model(x)
-        out.square().sum().backward()
+        loss = out.square().sum()
+        loss.backward()
     wanted = whole(all_x)
-    wanted.square().sum().backward()
+    whole_loss = wanted.square().sum()
+    whole_loss.backward()
 
     # Each rank's router has seen this rank's tokens alone; an expert has seen all of its own.
-    router = model.router.weight.grad.clone()
-    dist.all_reduce(router)
-    local = EXPERTS // place.world_size
-    own = whole.experts[local * place.rank : local * (place.rank + 1)]
-    experts = flat(list(model.experts.parameters()))
+    router = model.router.weight.grad
+    all_routers = router.clone()
+    dist.all_reduce(all_routers)
+    experts = flat_gradients(model.experts)
     averaged = experts.clone()
     dist.all_reduce(averaged)
     averaged /= place.world_size
-    right = flat(list(own.parameters()))
 
-    part = slice(place.rank * TOKENS, (place.rank + 1) * TOKENS)
+    # The same of the one process: this rank's rows, and this rank's experts.
+    first = place.rank * TOKENS
+    rows = slice(first, first + TOKENS)
+    local = EXPERTS // place.world_size
+    own = whole.experts[local * place.rank : local * (place.rank + 1)]
+    right_experts = flat_gradients(own)
+    right_router = whole.router.weight.grad
     return {
         "difference": {
-            "out": difference(out.detach(), wanted[part].detach()),
-            "dx": difference(x.grad, all_x.grad[part]),
-            "dexperts": difference(experts, right),
-            "drouter": difference(router, whole.router.weight.grad),
+            "out": difference(out.detach(), wanted[rows].detach()),
+            "dx": difference(x.grad, all_x.grad[rows]),
+            "dexperts": difference(experts, right_experts),
+            "drouter": difference(all_routers, right_router),
         },
-        "averaged": difference(averaged, right),
-        "alone": difference(model.router.weight.grad, whole.router.weight.grad),
+        "averaged": difference(averaged, right_experts),
+        "alone": difference(router, right_router),
         "counts": model.counts.tolist(),
         "rows": model.rows,
         "calls": seen.totals(),
@@ -81,11 +93,13 @@ def wrapped(spare: bool, place: Place) -> list[float]:
     """The first weight of each rank's first expert, once DDP has wrapped the layer."""
     model = make(1, place)
     if spare:
-        names = [f"experts.{name}" for name, _ in model.experts.named_parameters()]
+        parameters = model.experts.named_parameters()
+        names = [f"experts.{name}" for name, _ in parameters]
         ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
         ignore(model, names)
     DistributedDataParallel(model)
-    weight = model.experts[0][0].weight[0, 0].detach()
+    first_layer = model.experts[0][0]
+    weight = first_layer.weight[0, 0].detach()
     weights = [torch.zeros_like(weight) for _ in range(place.world_size)]
     dist.all_gather(weights, weight)
     return [each.item() for each in weights]
@@ -93,9 +107,10 @@ def wrapped(spare: bool, place: Place) -> list[float]:
 
 def refusal(rows: int, give: list[int] | None, group: dist.ProcessGroup) -> str:
     """What gloo says to an all-to-all of so many rows that every rank calls with these sizes."""
-    tensor = torch.zeros(rows)
+    rows_out = torch.zeros(rows)
+    rows_in = torch.empty_like(rows_out)
     try:
-        dist.all_to_all_single(torch.empty_like(tensor), tensor, give, give, group=group)
+        dist.all_to_all_single(rows_in, rows_out, give, give, group=group)
         return ""
     except (RuntimeError, ValueError) as error:
         return str(error).splitlines()[0]
@@ -107,16 +122,21 @@ def main() -> None:
     start(place)
     runs = {}
     for top in (1, 2):
-        runs[f"top-{top}"] = compare(top, place)
+        run = compare(top, place)
+        runs[f"top-{top}"] = run
         if place.rank == 0:
-            print(f"top-{top}: rank 0 differs by", runs[f"top-{top}"]["difference"])
-    ddp = {"DDP": wrapped(False, place), "DDP, experts left out": wrapped(True, place)}
+            print(f"top-{top}: rank 0 differs by", run["difference"])
+    ddp = {
+        "DDP": wrapped(False, place),
+        "DDP, experts left out": wrapped(True, place),
+    }
     # Without sizes, nccl does not check whether the ranks can share the rows equally; gloo does.
     gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
     uneven = 2 * place.world_size + 1
+    one_too_few = [2] * place.world_size
     refused = {
         "no sizes": refusal(uneven, None, gloo),
-        "wrong sizes": refusal(uneven, [2] * place.world_size, gloo),
+        "wrong sizes": refusal(uneven, one_too_few, gloo),
     }
     report("experts", place, runs=runs, ddp=ddp, refused=refused, width=WIDTH)
     dist.destroy_process_group()

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from counter import Collectives
-from crossings import Copy, Exchange, Sum, receive, send
+from crossings import Copy, Exchange, Sum, add_up, receive, send
 from devices import Place, here, report, start
-from layers import Weights, from_experts, gradients, leaves, loss_of, make, stack, to_experts
+from layers import Weights, from_experts, gap, gradients, leaves, loss_of, make, stack, to_experts
 from parts import contiguous
 from ringattention import Ring
 
@@ -25,41 +25,35 @@ SHAPES = {  # sequences, positions, numbers of a token
 }
 
 
-def add_up(layers: Weights, names: str) -> None:
-    """All-reduce the gradients of these matrices, in one tensor."""
-    chosen = [layer[name].grad for layer in layers for name in names.split()]
-    flat = torch.cat([each.flatten() for each in chosen])
-    dist.all_reduce(flat)
-    parts = flat.split([each.numel() for each in chosen])
-    for each, part in zip(chosen, parts, strict=True):
-        each.copy_(part.view_as(each))
-
-
 def all_weights(layers: Weights, place: Place) -> Weights:
     return layers
 
 
 def by_data(x: Tensor, mine: Weights, place: Place) -> None:
     """Some of the sequences, all weights: the gradients are added up."""
-    x = x.chunk(place.world_size)[place.rank]
-    loss_of(stack(x, mine)).backward()
+    own = x.chunk(place.world_size)[place.rank]
+    y = stack(own, mine)
+    loss_of(y).backward()
     add_up(mine, "q k v o up down")
 
 
 def columns_and_rows(layers: Weights, place: Place) -> Weights:
     """Columns of the matrices at the entrance, rows of those at the exit."""
     dims = {"q": 1, "k": 1, "v": 1, "o": 0, "up": 1, "down": 0}
-    size = place.world_size
-    return [
-        {name: each.chunk(size, dims[name])[place.rank] for name, each in layer.items()}
-        for layer in layers
-    ]
+    kept = []
+    for layer in layers:
+        own = {}
+        for name, matrix in layer.items():
+            own[name] = matrix.chunk(place.world_size, dims[name])[place.rank]
+        kept.append(own)
+    return kept
 
 
 def by_tensor(x: Tensor, mine: Weights, place: Place) -> None:
     """All tokens, a part of every matrix."""
     x.requires_grad_()  # as inside a larger model: the first layer sends its gradient back, too
-    loss_of(stack(x, mine, enter=Copy.apply, leave=Sum.apply)).backward()
+    y = stack(x, mine, enter=Copy.apply, leave=Sum.apply)
+    loss_of(y).backward()
 
 
 def one_layer(layers: Weights, place: Place) -> Weights:
@@ -69,11 +63,13 @@ def one_layer(layers: Weights, place: Place) -> Weights:
 def by_layers(x: Tensor, mine: Weights, place: Place) -> None:
     """All tokens, one layer: a pipeline with a single micro-batch."""
     if place.rank > 0:
-        x = receive(x, place.rank - 1).requires_grad_()
+        x = receive(x, place.rank - 1)
+        x.requires_grad_()
     y = stack(x, mine)
     if place.rank < place.world_size - 1:
         send(y.detach(), place.rank + 1)
-        y.backward(receive(y.detach(), place.rank + 1))
+        gradient = receive(y.detach(), place.rank + 1)
+        y.backward(gradient)
     else:
         loss_of(y).backward()
     if place.rank > 0:
@@ -85,19 +81,24 @@ def by_positions(x: Tensor, mine: Weights, place: Place) -> None:
 
     def attend_in_ring(*tensors: Tensor) -> Tensor:
         chunks_first = [each.permute(1, 0, 3, 2, 4) for each in tensors]
-        return Ring.apply(*chunks_first, contiguous).permute(1, 0, 3, 2, 4)
+        out = Ring.apply(*chunks_first, contiguous)
+        return out.permute(1, 0, 3, 2, 4)
 
-    x = x.chunk(place.world_size, 1)[place.rank].unflatten(1, (2, -1))
-    loss_of(stack(x, mine, attention=attend_in_ring)).backward()
+    own = x.chunk(place.world_size, 1)[place.rank]
+    chunks = own.unflatten(1, (2, -1))
+    y = stack(chunks, mine, attention=attend_in_ring)
+    loss_of(y).backward()
     add_up(mine, "q k v o up down")
 
 
 def one_expert(layers: Weights, place: Place) -> Weights:
-    experts = ("up", "down")
-    return [
-        {name: each[place.rank] if name in experts else each for name, each in layer.items()}
-        for layer in layers
-    ]
+    kept = []
+    for layer in layers:
+        own = dict(layer)
+        own["up"] = layer["up"][place.rank]
+        own["down"] = layer["down"][place.rank]
+        kept.append(own)
+    return kept
 
 
 def by_experts(x: Tensor, mine: Weights, place: Place) -> None:
@@ -107,11 +108,13 @@ def by_experts(x: Tensor, mine: Weights, place: Place) -> None:
         rows = to_experts(x, place.world_size)
         equal = [rows.shape[1]] * place.world_size
         arrived = Exchange.apply(rows.flatten(0, 1), equal, equal)
-        out = torch.relu(arrived @ layer["up"]) @ layer["down"]
-        return from_experts(Exchange.apply(out, equal, equal).view_as(rows), len(x))
+        hidden = torch.relu(arrived @ layer["up"])
+        returned = Exchange.apply(hidden @ layer["down"], equal, equal)
+        return from_experts(returned.view_as(rows), len(x))
 
-    x = x.chunk(place.world_size)[place.rank]
-    loss_of(stack(x, mine, feed=travel)).backward()
+    own = x.chunk(place.world_size)[place.rank]
+    y = stack(own, mine, feed=travel)
+    loss_of(y).backward()
     add_up(mine, "q k v o")  # not the experts': each has seen all of its tokens
 
 
@@ -135,13 +138,10 @@ def compare(way: str, shape: tuple[int, int, int], place: Place) -> dict:
     with Collectives() as seen:
         step(x, mine, place)
 
-    loss_of(stack(x, whole)).backward()
-    gaps = []
-    for found, wanted in zip(gradients(mine), keep(gradients(whole), place), strict=True):
-        for name, gradient in found.items():
-            gap = (gradient - wanted[name]).abs().max() / wanted[name].abs().max()
-            gaps.append(gap)
-    return {"difference": torch.stack(gaps).max().item(), "calls": seen.totals()}
+    y = stack(x, whole)
+    loss_of(y).backward()
+    right = keep(gradients(whole), place)
+    return {"difference": gap(gradients(mine), right), "calls": seen.totals()}
 
 
 @record

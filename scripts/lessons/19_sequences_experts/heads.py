@@ -27,7 +27,8 @@ def trade(x: Tensor, give: int, get: int) -> Tensor:
     world_size = dist.get_world_size()
     parts = torch.stack(x.chunk(world_size, give))
     one_each = [1] * world_size
-    return torch.cat(list(Exchange.apply(parts, one_each, one_each)), get)
+    received = Exchange.apply(parts, one_each, one_each)
+    return torch.cat(list(received), get)
 
 
 def attend(*parts: Tensor) -> Tensor:
@@ -38,8 +39,23 @@ def attend(*parts: Tensor) -> Tensor:
 
 
 def attend_in_ring(*parts: Tensor) -> Tensor:
-    chunks = [each.unflatten(1, (2, -1)).movedim(1, 0) for each in parts]
-    return Ring.apply(*chunks, contiguous).movedim(0, 1).flatten(1, 2)
+    """The same by ring attention, which wants this rank's positions in two chunks."""
+    chunks_first = []
+    for each in parts:
+        chunks = each.unflatten(1, (2, -1))
+        chunks_first.append(chunks.movedim(1, 0))
+    out = Ring.apply(*chunks_first, contiguous)
+    return out.movedim(0, 1).flatten(1, 2)
+
+
+def leaves(tensors: Tensor) -> list[Tensor]:
+    """Copies of q, k and v that collect gradients of their own."""
+    return [each.clone().requires_grad_() for each in tensors]
+
+
+def results(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """The output, and the gradients of q, k and v once backward has run."""
+    return [out.detach(), *[each.grad for each in inputs]]
 
 
 @record
@@ -48,32 +64,35 @@ def main() -> None:
     start(place)
     torch.manual_seed(0)  # the same on all ranks
     shape = [4, HEADS, 16 * place.world_size, SIZE]
-    whole = torch.randn(shape, dtype=torch.float64).to(place.device)
-    inputs = [each.clone().requires_grad_() for each in whole[:3]]
+    whole = torch.randn(shape, dtype=torch.float64)
+    whole = whole.to(place.device)  # q, k, v, and the gradient of the output
+    inputs = leaves(whole[:3])
     reference = scaled_dot_product_attention(*inputs, is_causal=True)
     reference.backward(whole[3])
-    wanted = [reference.detach(), *[each.grad for each in inputs]]
+    wanted = results(reference, inputs)
 
+    ways = {"all-to-all": attend, "ring": attend_in_ring}
     runs = {}
-    for name, attention in {"all-to-all": attend, "ring": attend_in_ring}.items():
+    for name, attention in ways.items():
         own = whole.chunk(place.world_size, 2)[place.rank]
-        parts = [each.clone().requires_grad_() for each in own[:3]]
+        parts = leaves(own[:3])
         with Collectives() as forward:
             out = attention(*parts)
         with Collectives() as backward:
             out.backward(own[3])
-        found = [out.detach(), *[each.grad for each in parts]]
         gaps = []
-        for each, all_rows in zip(found, wanted, strict=True):
+        for mine, all_rows in zip(results(out, parts), wanted, strict=True):
             rows = all_rows.chunk(place.world_size, 1)[place.rank]
-            gaps.append(((each - rows).abs().max() / rows.abs().max()).item())
+            gap = (mine - rows).abs().max() / rows.abs().max()
+            gaps.append(gap.item())
         runs[name] = {
             "difference": gaps,
             "forward": forward.totals(),
             "backward": backward.totals(),
         }
         if place.rank == 0:
-            print(f"{name:10} out, dq, dk, dv differ by", *[f"{gap:.0e}" for gap in gaps])
+            numbers = [f"{gap:.0e}" for gap in gaps]
+            print(f"{name:10} out, dq, dk, dv differ by", *numbers)
     report("heads", place, part=own[0].nbytes, runs=runs)
     dist.destroy_process_group()
 

@@ -16,25 +16,34 @@ Weights = list[dict[str, Tensor]]  # of each layer: q, k, v, o, up, down
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention; [sequences, positions, heads, numbers] → the same."""
     heads_first = [each.transpose(1, 2) for each in (q, k, v)]
-    return scaled_dot_product_attention(*heads_first, is_causal=True).transpose(1, 2)
+    out = scaled_dot_product_attention(*heads_first, is_causal=True)
+    return out.transpose(1, 2)
 
 
 def to_experts(x: Tensor, experts: int) -> Tensor:
     """[sequences, positions, d] → [experts, tokens, d]: position 0 to expert 0, 1 to 1, …"""
-    return x.unflatten(1, (-1, experts)).permute(2, 0, 1, 3).flatten(1, 2)
+    in_turns = x.unflatten(1, (-1, experts))  # [sequences, turns, experts, d]
+    experts_first = in_turns.permute(2, 0, 1, 3)
+    return experts_first.flatten(1, 2)
 
 
 def from_experts(rows: Tensor, sequences: int) -> Tensor:
     """The way back."""
-    return rows.unflatten(1, (sequences, -1)).permute(1, 2, 0, 3).flatten(1, 2)
+    experts_first = rows.unflatten(1, (sequences, -1))  # [experts, sequences, turns, d]
+    in_turns = experts_first.permute(1, 2, 0, 3)
+    return in_turns.flatten(1, 2)
 
 
 def feed_forward(x: Tensor, layer: dict[str, Tensor]) -> Tensor:
     """The two matrices; where there is a pair for each expert, a token's position says which."""
-    if layer["up"].dim() == 2:
-        return torch.relu(x @ layer["up"]) @ layer["down"]
-    rows = to_experts(x, len(layer["up"]))
-    return from_experts(torch.relu(rows @ layer["up"]) @ layer["down"], len(x))
+    up = layer["up"]
+    down = layer["down"]
+    if up.dim() == 2:
+        hidden = torch.relu(x @ up)
+        return hidden @ down
+    rows = to_experts(x, len(up))
+    hidden = torch.relu(rows @ up)
+    return from_experts(hidden @ down, len(x))
 
 
 def same(x: Tensor) -> Tensor:
@@ -53,9 +62,14 @@ def stack(
     size = x.shape[-1] // HEADS
     for layer in layers:
         inside = enter(x)
-        heads = [(inside @ layer[name]).unflatten(-1, (-1, size)) for name in "qkv"]
-        x = x + leave(attention(*heads).flatten(-2) @ layer["o"])
-        x = x + leave(feed(enter(x), layer))
+        heads = []
+        for name in "qkv":
+            projected = inside @ layer[name]
+            heads.append(projected.unflatten(-1, (-1, size)))
+        attended = attention(*heads).flatten(-2)
+        x = x + leave(attended @ layer["o"])
+        fed = feed(enter(x), layer)
+        x = x + leave(fed)
     return x
 
 
@@ -66,15 +80,18 @@ def loss_of(y: Tensor) -> Tensor:
 
 def make(count: int, width: int, experts: int | None, device: torch.device) -> Weights:
     """Random layers, with a pair of matrices for each of `experts`; None: one for all tokens."""
-    shapes = {name: (width, width) for name in "qkvo"}
-    several = () if experts is None else (experts,)
-    shapes["up"] = (*several, width, 4 * width)
-    shapes["down"] = (*several, 4 * width, width)
+    shapes = {name: [width, width] for name in "qkvo"}
+    shapes["up"] = [width, 4 * width]
+    shapes["down"] = [4 * width, width]
+    if experts is not None:
+        shapes["up"].insert(0, experts)
+        shapes["down"].insert(0, experts)
     layers = []
     for _ in range(count):
         layer = {}
         for name, shape in shapes.items():
-            weights = torch.randn(shape, dtype=torch.float64) / shape[-2] ** 0.5
+            rows = shape[-2]
+            weights = torch.randn(shape, dtype=torch.float64) / rows**0.5
             layer[name] = weights.to(device)
         layers.append(layer)
     return layers
@@ -82,11 +99,32 @@ def make(count: int, width: int, experts: int | None, device: torch.device) -> W
 
 def leaves(layers: Weights) -> Weights:
     """Copies that collect gradients of their own."""
-    return [
-        {name: each.detach().clone().requires_grad_() for name, each in layer.items()}
-        for layer in layers
-    ]
+    copies = []
+    for layer in layers:
+        copied = {}
+        for name, matrix in layer.items():
+            copied[name] = matrix.detach().clone()
+            copied[name].requires_grad_()
+        copies.append(copied)
+    return copies
 
 
 def gradients(layers: Weights) -> Weights:
-    return [{name: each.grad for name, each in layer.items()} for layer in layers]
+    """The gradient of each matrix, in the place of the matrix."""
+    all_layers = []
+    for layer in layers:
+        of_layer = {name: matrix.grad for name, matrix in layer.items()}
+        all_layers.append(of_layer)
+    return all_layers
+
+
+def gap(mine: Weights, wanted: Weights) -> float:
+    """The largest difference, relative to the largest number of the matrix that is wanted."""
+    gaps = []
+    for layer, wanted_layer in zip(mine, wanted, strict=True):
+        for name, matrix in layer.items():
+            right = wanted_layer[name]
+            difference = (matrix - right).abs().max()
+            gaps.append(difference / right.abs().max())
+    largest = torch.stack(gaps).max()
+    return largest.item()

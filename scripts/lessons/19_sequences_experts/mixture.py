@@ -21,45 +21,56 @@ class Mixture(nn.Module):
         # From one seed all ranks make the same experts; each keeps its own.
         made = [self.expert(width) for _ in range(experts)]
         local = experts // parts
-        self.experts = nn.ModuleList(made[local * part : local * (part + 1)])
+        first = local * part
+        own = made[first : first + local]
+        self.experts = nn.ModuleList(own)
 
     @staticmethod
     def expert(width: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(width, 64), nn.GELU(), nn.Linear(64, width))
+        up = nn.Linear(width, 64)
+        down = nn.Linear(64, width)
+        return nn.Sequential(up, nn.GELU(), down)
 
     def choose(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities of all experts, and the numbers of those that each token goes to."""
-        self.probabilities = self.router(x).softmax(-1)
+        scores = self.router(x)
+        self.probabilities = scores.softmax(-1)
         return self.probabilities.topk(self.top)
 
     def forward(self, x: Tensor) -> Tensor:
         world_size = dist.get_world_size()
         gates, chosen = self.choose(x)
         # One row for each choice of a token, sorted by expert.
-        order = chosen.flatten().argsort(stable=True)
+        choices = chosen.flatten()
+        order = choices.argsort(stable=True)
         token = order // self.top
-        self.counts = chosen.flatten().bincount(minlength=self.count)
+        self.counts = choices.bincount(minlength=self.count)
 
         # Counts first: nobody knows how many rows the others will send.
         arriving = torch.empty_like(self.counts)
         dist.all_to_all_single(arriving, self.counts)
-        give = self.counts.view(world_size, -1).sum(1).tolist()
-        get = arriving.view(world_size, -1).sum(1).tolist()
+        to_ranks = self.counts.view(world_size, -1).sum(1)
+        from_ranks = arriving.view(world_size, -1).sum(1)
+        give = to_ranks.tolist()
+        get = from_ranks.tolist()
 
         # Then the rows, by sender and within each by expert.
         rows = Exchange.apply(x[token], give, get)
         self.rows = len(rows)
-        expert = torch.arange(len(self.experts), device=x.device).repeat(world_size)
-        expert = expert.repeat_interleave(arriving)
+        numbers = torch.arange(len(self.experts), device=x.device)
+        of_all_senders = numbers.repeat(world_size)
+        expert = of_all_senders.repeat_interleave(arriving)
         out = torch.zeros_like(rows)
         for index, each in enumerate(self.experts):
             own = (expert == index).nonzero()[:, 0]
-            out = out.index_copy(0, own, each(rows[own]))
+            computed = each(rows[own])
+            out = out.index_copy(0, own, computed)
 
         # And home, each weighted by its gate.
         returned = Exchange.apply(out, get, give)
         weighted = returned * gates.flatten()[order, None]
-        return torch.zeros_like(x).index_add(0, token, weighted)
+        home = torch.zeros_like(x)
+        return home.index_add(0, token, weighted)
 
 
 class Dense(Mixture):
@@ -67,11 +78,14 @@ class Dense(Mixture):
 
     def forward(self, x: Tensor) -> Tensor:
         gates, chosen = self.choose(x)
-        self.counts = chosen.flatten().bincount(minlength=self.count)
+        choices = chosen.flatten()
+        self.counts = choices.bincount(minlength=self.count)
         out = torch.zeros_like(x)
         for place in range(self.top):
             for index, each in enumerate(self.experts):
-                own = (chosen[:, place] == index).nonzero()[:, 0]
+                picked = chosen[:, place] == index
+                own = picked.nonzero()[:, 0]
                 gate = gates[own, place, None]
-                out = out.index_add(0, own, gate * each(x[own]))
+                weighted = gate * each(x[own])
+                out = out.index_add(0, own, weighted)
         return out

@@ -50,10 +50,12 @@ def part(model: Model, tensor: int, sequence: int, pipeline: int, passes: float)
     activations = {}
     for unit in range(layers):  # the inputs up to this layer, which is computed again
         kept = one_layer * (waiting + unit + 1 + LAYER_KEEPS)
-        activations |= {Stage("backward", unit): kept, Stage("end", unit): kept}
+        activations[Stage("backward", unit)] = kept
+        activations[Stage("end", unit)] = kept
     units = [model.of_layer // tensor] * layers
     numbers = sum(units) + model.embeddings // (tensor * pipeline)
-    return Watched(numbers, units, SHORT, dict.fromkeys(activations, 0.0), activations)
+    fixed = dict.fromkeys(activations, 0.0)  # nothing that an empty batch needs, too
+    return Watched(numbers, units, SHORT, fixed, activations)
 
 
 def plan(model: Model, tensor: int, sequence: int, pipeline: int, data: int) -> dict[str, float]:
@@ -62,16 +64,20 @@ def plan(model: Model, tensor: int, sequence: int, pipeline: int, data: int) -> 
     passes = model.sequences / data  # micro-batches of one sequence each
     shards = data * sequence
     seen = part(model, tensor, sequence, pipeline, passes)
-    memory = forecast(seen, "fsdp", ranks=shards, batch=1)["total"]
+    memory = forecast(seen, "fsdp", ranks=shards, batch=1)
 
     # Messages. A checkpointed layer runs forward twice, so its forward messages are sent twice.
     tokens = model.positions * model.width * SHORT * passes
     matrices = 2 * (tensor - 1) / tensor * 6 * tokens / sequence * layers
-    ring = (8 - 6 / sequence) * tokens / tensor * layers if sequence > 1 else 0.0
-    border = 2 * tokens / (sequence * tensor) if pipeline > 1 else 0.0
+    ring = 0.0
+    if sequence > 1:
+        ring = (8 - 6 / sequence) * tokens / tensor * layers
+    border = 0.0
+    if pipeline > 1:
+        border = 2 * tokens / (sequence * tensor)
     weights = 3 * (shards - 1) / shards * SHORT * model.of_layer / tensor * layers * passes
     return {
-        "memory": memory / 1e9,
+        "memory": memory["total"] / 1e9,
         "inside": matrices / 1e9,  # a machine, where tensor parallel stays
         "between": (ring + border + weights) / 1e9,  # machines
         "bubble": (pipeline - 1) / (passes + pipeline - 1),

@@ -27,8 +27,10 @@ def shift(tensor: Tensor) -> Tensor:
         return tensor
     outgoing = on_wire(tensor).contiguous()
     incoming = torch.empty_like(outgoing)
-    send = dist.P2POp(dist.isend, outgoing, (rank + 1) % world_size)
-    receive = dist.P2POp(dist.irecv, incoming, (rank - 1) % world_size)
+    following = (rank + 1) % world_size
+    previous = (rank - 1) % world_size
+    send = dist.P2POp(dist.isend, outgoing, following)
+    receive = dist.P2POp(dist.irecv, incoming, previous)
     for work in dist.batch_isend_irecv([send, receive]):
         work.wait()
     return incoming.to(tensor.device)
@@ -44,7 +46,8 @@ def pairs(mine: list[int], theirs: list[int]) -> Iterator[tuple[int, int, bool]]
 
 def block(q: Tensor, k: Tensor, same: bool) -> Tensor:
     """Scores of one chunk's queries with one chunk's keys; a query sees no later key."""
-    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    products = q @ k.mT
+    scores = products / math.sqrt(q.shape[-1])
     if same:
         later = torch.ones_like(scores, dtype=torch.bool).triu(1)
         scores = scores.masked_fill(later, -math.inf)
@@ -61,19 +64,24 @@ class Ring(Function):
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, layout: Callable) -> Tensor:
         rank = dist.get_rank()
         world_size = dist.get_world_size()
+        mine = layout(rank, world_size)
         out = torch.zeros_like(q)
-        log_sum = q.new_full([*q.shape[:-1], 1], -math.inf)  # of no keys yet
+        rows = q.shape[:-1]
+        log_sum = q.new_full([*rows, 1], -math.inf)  # of no keys yet
         kv = torch.stack([k, v])
         Ring.work = []
         for step in range(world_size):
             owner = (rank - step) % world_size  # whose keys and values are here now
-            chosen = list(pairs(layout(rank, world_size), layout(owner, world_size)))
+            theirs = layout(owner, world_size)
+            chosen = list(pairs(mine, theirs))
             for a, b, same in chosen:
                 scores = block(q[a], kv[0, b], same)
                 new = scores.logsumexp(-1, keepdim=True)
-                total = torch.logaddexp(log_sum[a], new)
                 part = (scores - new).exp() @ kv[1, b]
-                out[a] = out[a] * (log_sum[a] - total).exp() + part * (new - total).exp()
+                total = torch.logaddexp(log_sum[a], new)
+                old_weight = (log_sum[a] - total).exp()
+                new_weight = (new - total).exp()
+                out[a] = out[a] * old_weight + part * new_weight
                 log_sum[a] = total
             Ring.work.append(len(chosen))
             if step < world_size - 1:
@@ -87,15 +95,20 @@ class Ring(Function):
         q, k, v, out, log_sum = ctx.saved_tensors
         rank = dist.get_rank()
         world_size = dist.get_world_size()
+        mine = ctx.layout(rank, world_size)
         dq = torch.zeros_like(q)
         kv = torch.stack([k, v])
         dkv = torch.zeros_like(kv)  # travels with kv, and collects what every rank adds
         along = (dout * out).sum(-1, keepdim=True)
+        root = math.sqrt(q.shape[-1])
         for step in range(world_size):
             owner = (rank - step) % world_size
-            for a, b, same in pairs(ctx.layout(rank, world_size), ctx.layout(owner, world_size)):
-                weights = (block(q[a], kv[0, b], same) - log_sum[a]).exp()
-                dscores = weights * (dout[a] @ kv[1, b].mT - along[a]) / math.sqrt(q.shape[-1])
+            theirs = ctx.layout(owner, world_size)
+            for a, b, same in pairs(mine, theirs):
+                scores = block(q[a], kv[0, b], same)
+                weights = (scores - log_sum[a]).exp()
+                dweights = dout[a] @ kv[1, b].mT
+                dscores = weights * (dweights - along[a]) / root
                 dq[a] += dscores @ kv[0, b]
                 dkv[0, b] += dscores.mT @ q[a]
                 dkv[1, b] += weights.mT @ dout[a]

@@ -26,7 +26,8 @@ def network(width: int) -> nn.Module:
     layers = [nn.Linear(512, width), nn.ReLU()]
     for _ in range(2):
         layers += [nn.Linear(width, width), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(width, 10)).eval()
+    layers.append(nn.Linear(width, 10))
+    return nn.Sequential(*layers).eval()
 
 
 class Batcher:
@@ -92,14 +93,15 @@ def asked(to: str, rows: Tensor, *arguments, timeout: float = 30) -> dict:
     rref.rpc_sync().count()  # wait until it is there
     began = time.perf_counter()
     futures = [rpc.rpc_async(to, Batcher.ask, (rref, row), timeout=timeout) for row in rows]
-    answers, said = None, ""
+    answers = None
+    message = ""
     try:
         answers = torch.stack(torch.futures.wait_all(futures))
     except RuntimeError as error:
-        said = str(error)
+        message = str(error)
     seconds = time.perf_counter() - began
-    told = {"seconds": seconds, "forwards": rref.rpc_sync().count(), "said": said}
-    return told | {"answers": answers}
+    forwards = rref.rpc_sync().count()
+    return {"seconds": seconds, "forwards": forwards, "said": message, "answers": answers}
 
 
 @record
@@ -118,9 +120,11 @@ def main() -> None:
         for net, width in WIDTHS.items():
             with torch.inference_mode():
                 right = network(width)(rows)
+            largest = right.abs().max()
             for size in args.sizes * args.rounds:
                 run = asked(last, rows, width, size)
-                gap = (run.pop("answers") - right).abs().max() / right.abs().max()
+                difference = (run.pop("answers") - right).abs().max()
+                gap = difference / largest
                 runs.append(run | {"net": net, "size": size, "gap": gap.item()})
 
         # Three requests for a server that waits for four; then six, for one with an alarm.
@@ -129,7 +133,8 @@ def main() -> None:
         answers = own.pop("answers")
         own["right"] = answers is not None and torch.allclose(answers, right[:6], atol=1e-5)
         # A batch that is full must not wait for its alarm.
-        own["full batch"] = asked(last, rows[:4], 128, 4, 1.0, timeout=5)["seconds"]
+        full = asked(last, rows[:4], 128, 4, 1.0, timeout=5)
+        own["full batch"] = full["seconds"]
         told = {"runs": runs, "half": half, "own": own}
     report("batching", place, **told)
     rpc.shutdown()

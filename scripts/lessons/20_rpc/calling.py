@@ -31,8 +31,9 @@ def nap(seconds: float) -> tuple[float, float]:
     """Sleep; when that began and ended, on a clock that all processes of a machine share."""
     began = time.monotonic()
     time.sleep(seconds)
-    visits.append((began, time.monotonic()))
-    return visits[-1]
+    visit = (began, time.monotonic())
+    visits.append(visit)
+    return visit
 
 
 def product(part: Tensor, vector: Tensor) -> Tensor:
@@ -71,7 +72,8 @@ def remote_object(to: str) -> dict:
 
     fetched = counter.to_here()
     fetched.add(100)
-    told = {"owner": counter.owner_name(), "totals": totals, "fetched": fetched.count}
+    told = {"owner": counter.owner_name(), "totals": totals}
+    told["fetched"] = fetched.count
     told["at the owner"] = counter.rpc_sync().add(0)
     try:
         counter.local_value()
@@ -101,11 +103,19 @@ def main() -> None:
     if place.rank == 0:  # the others only serve
         last = workers[-1]
         told["ran"] = rpc.rpc_sync(last, who)
-        told["sum"] = rpc.rpc_sync(last, torch.add, (torch.ones(2), 1)).tolist()
-        print(f"rank 0 is process {os.getpid()}; process {told['ran']['process']} ran the call")
+        total = rpc.rpc_sync(last, torch.add, (torch.ones(2), 1))
+        told["sum"] = total.tolist()
+        process = told["ran"]["process"]
+        print(f"rank 0 is process {os.getpid()}; process {process} ran the call")
 
-        told["sync"] = [rpc.rpc_sync(last, nap, (0.3,)) for _ in range(3)]
-        futures = [rpc.rpc_async(last, nap, (0.3,)) for _ in range(3)]  # each returns at once
+        told["sync"] = []
+        for _ in range(3):
+            visit = rpc.rpc_sync(last, nap, (0.3,))
+            told["sync"].append(visit)
+        futures = []
+        for _ in range(3):
+            future = rpc.rpc_async(last, nap, (0.3,))  # returns at once
+            futures.append(future)
         told["async"] = [future.wait() for future in futures]
 
         told["object"] = remote_object(last)
@@ -119,7 +129,10 @@ def main() -> None:
         told["own"] = own.tolist()
         told["right"] = (matrix @ vector).tolist()
         told["visits"] = [rpc.rpc_sync(worker, newest_visit) for worker in workers]
-        told["rows"] = [sum(rpc.rpc_sync(worker, row_counts)) for worker in workers]
+        told["rows"] = []
+        for worker in workers:
+            counts = rpc.rpc_sync(worker, row_counts)
+            told["rows"].append(sum(counts))
     report("calling", place, **told)
     rpc.shutdown()  # waits for all ranks: nobody leaves while another may still call
 

@@ -25,22 +25,29 @@ def train(k: int, lr: float, seeds: int = 5, steps: int = 400) -> tuple[Tensor, 
 
     # A random network decides the classes, and another one has to learn them.
     x = draw(ROWS, 20)
-    y = (torch.tanh(x @ draw(20, 8) / 2) @ draw(8, CLASSES)).argmax(-1)
-    weights = [draw(20, 32) / 20**0.5, draw(32, CLASSES) / 32**0.5]
+    hidden = torch.tanh(x @ draw(20, 8) / 2)
+    scores = hidden @ draw(8, CLASSES)
+    y = scores.argmax(-1)
+    first = draw(20, 32) / 20**0.5
+    second = draw(32, CLASSES) / 32**0.5
+    weights = [first, second]
     for weight in weights:
         weight.requires_grad_()
 
     def output(rows: Tensor) -> Tensor:
-        return torch.tanh(rows @ weights[0]) @ weights[1]
+        hidden = torch.tanh(rows @ first)
+        return hidden @ second
 
     losses = []
     underway = deque()  # gradients that have been computed and not applied
     for _ in range(steps):
         batch = torch.randint(ROWS, (32,), generator=generator)
         logits = output(x[:, batch]).transpose(1, 2)  # seeds × classes × rows
-        loss = cross_entropy(logits, y[:, batch], reduction="none").mean(1)
+        row_losses = cross_entropy(logits, y[:, batch], reduction="none")  # seeds × rows
+        loss = row_losses.mean(1)
         losses.append(loss.detach())
-        underway.append(torch.autograd.grad(loss.sum(), weights))
+        newest = torch.autograd.grad(loss.sum(), weights)
+        underway.append(newest)
         if len(underway) > k:
             gradients = underway.popleft()
             with torch.no_grad():
@@ -49,4 +56,5 @@ def train(k: int, lr: float, seeds: int = 5, steps: int = 400) -> tuple[Tensor, 
 
     with torch.no_grad():
         right = output(x).argmax(-1) == y
-    return torch.stack(losses), right.double().mean(1)
+    share = right.double().mean(1)
+    return torch.stack(losses), share

@@ -7,7 +7,6 @@ Run:  python hybrid.py
 """
 
 import threading
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -19,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from workers import join
 
 LR = 0.1
@@ -42,7 +41,8 @@ def batch(step: int, trainer: int) -> tuple[Tensor, Tensor]:
     """16 bags of 3 words, and their classes."""
     generator = torch.Generator().manual_seed(100 * step + trainer)
     words = torch.randint(50, (16, 3), generator=generator)
-    return words, words.sum(1) % 4
+    classes = words.sum(1) % 4
+    return words, classes
 
 
 def look_up(words: Tensor) -> Tensor:
@@ -53,7 +53,8 @@ def look_up(words: Tensor) -> Tensor:
 def descend(context: int) -> None:
     """Runs on any worker: one step of SGD with what this context holds for its own weights."""
     with lock, torch.no_grad():
-        for weight, gradient in dist_autograd.get_gradients(context).items():
+        gradients = dist_autograd.get_gradients(context)
+        for weight, gradient in gradients.items():
             weight -= LR * gradient
 
 
@@ -69,7 +70,8 @@ def train(place: Place, trainer: int, group: dist.ProcessGroup) -> tuple[Tensor,
         words, classes = batch(step, trainer)
         with dist_autograd.context() as context:
             embedded = rpc.rpc_sync("worker0", look_up, (words,))
-            loss = cross_entropy(model(embedded), classes)
+            logits = model(embedded)
+            loss = cross_entropy(logits, classes)
             dist_autograd.backward(context, [loss])  # goes on in the server
             in_grad = [weight.grad is not None for weight in model.parameters()]
             told["in .grad"] = sum(in_grad)
@@ -90,35 +92,41 @@ def alone(trainers: int) -> tuple[Tensor, Tensor]:
         optimizer.zero_grad()
         for trainer in range(trainers):
             words, classes = batch(step, trainer)
-            cross_entropy(whole(words), classes).backward()
+            loss = cross_entropy(whole(words), classes)
+            loss.backward()
         for weight in whole[1].parameters():
             weight.grad /= trainers
         optimizer.step()
-    return whole[0].weight.detach(), whole[1].weight.detach()
+    table_weight = whole[0].weight.detach()
+    head_weight = whole[1].weight.detach()
+    return table_weight, head_weight
 
 
 def gap(own: Tensor, right: Tensor) -> float:
-    return ((own - right).abs().max() / right.abs().max()).item()
+    """The largest difference, as a share of the largest right number."""
+    difference = (own - right).abs().max()
+    largest = right.abs().max()
+    return (difference / largest).item()
 
 
 @record
 def main() -> None:
-    place = here()
+    place = here(gpus=0)  # CUDA tensors and dist autograd do not go together
     ranks = list(range(1, place.world_size)) or [0]
     if place.rank == 0:
         tables.append(table())
     join(place)
-    dist.init_process_group(
-        "gloo", timeout=timedelta(seconds=60)
-    )  # CUDA tensors and dist autograd do not go together
+    start(place)
     group = dist.new_group(ranks)
     told = {}
     if place.rank in ranks:
-        own_head, told = train(place, place.rank - ranks[0], group)
+        trainer = place.rank - ranks[0]
+        own_head, told = train(place, trainer, group)
         dist.barrier(group)
         right_table, right_head = alone(len(ranks))
         told["head gap"] = gap(own_head, right_head)
-        told["table gap"] = gap(rpc.rpc_sync("worker0", table_weights), right_table)
+        own_table = rpc.rpc_sync("worker0", table_weights)
+        told["table gap"] = gap(own_table, right_table)
     report("hybrid", place, **told)
     rpc.shutdown()
     dist.destroy_process_group()

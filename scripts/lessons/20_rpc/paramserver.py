@@ -9,7 +9,6 @@ Run:  python paramserver.py
 
 import time
 from argparse import ArgumentParser
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -19,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
-from devices import here, report
+from devices import here, report, start
 from weights import LR, Server, loss_of, network
 from workers import join
 
@@ -27,11 +26,12 @@ from workers import join
 def train(rref: rpc.RRef, trainer: int, trainers: int, steps: int, pause: float, way: str) -> None:
     """Runs on a trainer: bring gradients until the server has made `steps` updates."""
     model = network()
+    parameters = list(model.parameters())
     version = 0  # which weights these are
     step = 0
     while version < steps:
         loss = loss_of(model, step, trainer, trainers)
-        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        gradients = torch.autograd.grad(loss, parameters)
         time.sleep(pause)
         if way == "synchronous":
             arguments = (rref, trainer, version, gradients)
@@ -39,7 +39,7 @@ def train(rref: rpc.RRef, trainer: int, trainers: int, steps: int, pause: float,
         else:
             version, weights = rref.rpc_sync().push(trainer, version, gradients)
         with torch.no_grad():
-            for own, new in zip(model.parameters(), weights, strict=True):
+            for own, new in zip(parameters, weights, strict=True):
                 own.copy_(new)
         step += 1
 
@@ -50,7 +50,8 @@ def train_ddp(trainer: int, trainers: int, steps: int) -> list[Tensor]:
     optimizer = SGD(model.parameters(), LR)
     for step in range(steps):
         optimizer.zero_grad()
-        loss_of(model, step, trainer, trainers).backward()
+        loss = loss_of(model, step, trainer, trainers)
+        loss.backward()
         optimizer.step()
     return [weight.detach() for weight in model.parameters()]
 
@@ -64,11 +65,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--pause", type=float, default=0.02, help="of the last trainer, in seconds")
     args = parser.parse_args()
-    place = here()
+    place = here(gpus=0)  # CUDA tensors and RRefs do not go together: all on the CPU
     join(place)
-    dist.init_process_group(
-        "gloo", timeout=timedelta(seconds=60)
-    )  # CUDA tensors and RRefs do not go together: all on the CPU
+    start(place)
     ranks = list(range(1, place.world_size)) or [0]  # the trainers'; alone, rank 0 is both
     groups.append(dist.new_group(ranks))
     dist.barrier()
@@ -90,16 +89,23 @@ def main() -> None:
             torch.futures.wait_all(futures)
             seconds = time.perf_counter() - began
             told[way] = {"pushes": server.pushes, "updates": server.version, "seconds": seconds}
-            finals[way] = server.weights()[1]
+            _, finals[way] = server.weights()
 
         futures = []
         for trainer, name in enumerate(names):
-            futures.append(rpc.rpc_async(name, train_ddp, (trainer, count, args.steps)))
+            arguments = (trainer, count, args.steps)
+            futures.append(rpc.rpc_async(name, train_ddp, arguments))
         with_ddp = torch.futures.wait_all(futures)[0]
-        pairs = list(zip(finals["synchronous"], with_ddp, strict=True))
-        told["equal"] = all(torch.equal(server, ddp) for server, ddp in pairs)
-        told["gap"] = max((server - ddp).abs().max().item() for server, ddp in pairs)
-        print(f"the synchronous server's weights differ from DDP's by {told['gap']}")
+        equal = []
+        gaps = []
+        for weight, ddp_weight in zip(finals["synchronous"], with_ddp, strict=True):
+            equal.append(torch.equal(weight, ddp_weight))
+            difference = (weight - ddp_weight).abs()
+            gaps.append(difference.max().item())
+        gap = max(gaps)
+        told["equal"] = all(equal)
+        told["gap"] = gap
+        print(f"the synchronous server's weights differ from DDP's by {gap}")
     report("paramserver", place, **told)
     rpc.shutdown()
     dist.destroy_process_group()

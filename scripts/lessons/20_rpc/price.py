@@ -5,7 +5,6 @@ Run:  torchrun --standalone --nproc-per-node=2 price.py
 
 import time
 from argparse import ArgumentParser
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -13,7 +12,7 @@ import torch.distributed.rpc as rpc
 from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from stopwatch import in_turns
 from workers import join
 
@@ -39,7 +38,8 @@ def compare(transport: str, rounds: int, place: Place) -> tuple[dict, float]:
             dist.recv(message, 1)
 
         if place.rank == 0:
-            times[size] = in_turns({"RPC": call, "gloo": ping}, rounds, place.device)
+            ways = {"RPC": call, "gloo": ping}
+            times[size] = in_turns(ways, rounds, place.device)
         else:
             for _ in range(1 + rounds):  # in_turns has one round to settle
                 dist.recv(message, 0)
@@ -58,8 +58,8 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
-    place = here()._replace(device=torch.device("cpu"))
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    place = here(gpus=0)  # RPC and gloo both send what is on the CPU
+    start(place)
     if place.world_size != 2:
         raise ValueError("a message needs two ranks")
     times = {}

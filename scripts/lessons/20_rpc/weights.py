@@ -18,7 +18,8 @@ LR = 0.2
 
 def network() -> nn.Module:
     torch.manual_seed(0)  # the same weights wherever it is called
-    return nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 4)).double()
+    layers = [nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 4)]
+    return nn.Sequential(*layers).double()
 
 
 def loss_of(model: nn.Module, step: int, trainer: int, trainers: int) -> Tensor:
@@ -27,7 +28,8 @@ def loss_of(model: nn.Module, step: int, trainer: int, trainers: int) -> Tensor:
     x = torch.randn(64, 20, generator=generator, dtype=torch.float64)
     y = x[:, :4].argmax(1)
     own = slice(trainer, None, trainers)
-    return cross_entropy(model(x[own]), y[own])
+    logits = model(x[own])
+    return cross_entropy(logits, y[own])
 
 
 class Server:
@@ -44,7 +46,8 @@ class Server:
         self.answer = Future()
 
     def weights(self) -> tuple[int, list[Tensor]]:
-        return self.version, [weight.detach().clone() for weight in self.model.parameters()]
+        weights = [weight.detach().clone() for weight in self.model.parameters()]
+        return self.version, weights
 
     def update(self, gradients: list[Tensor]) -> None:
         for weight, gradient in zip(self.model.parameters(), gradients, strict=True):
@@ -70,7 +73,8 @@ class Server:
             answer = server.answer
             if len(server.waiting) == server.trainers:
                 columns = zip(*server.waiting.values(), strict=True)
-                server.update([sum(column) / server.trainers for column in columns])
+                means = [sum(column) / server.trainers for column in columns]
+                server.update(means)
                 server.waiting = {}
                 server.answer = Future()
                 answer.set_result(server.weights())

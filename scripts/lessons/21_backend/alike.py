@@ -34,6 +34,12 @@ def batch(step: int, rank: int) -> Tensor:
     return torch.randn(8, 20, generator=generator)
 
 
+def loss_of(model: nn.Module, step: int, rank: int) -> Tensor:
+    """The mean square of what a model makes of this rank's batch."""
+    output = model(batch(step, rank))
+    return output.square().mean()
+
+
 def update(model: nn.Module) -> None:
     """One step of plain SGD."""
     with torch.no_grad():
@@ -47,7 +53,7 @@ def train(group: dist.ProcessGroup, rank: int) -> Tensor:
     model = network()
     ddp_model = DistributedDataParallel(model, process_group=group)
     for step in range(STEPS):
-        ddp_model(batch(step, rank)).square().mean().backward()
+        loss_of(ddp_model, step, rank).backward()
         update(model)
     return parameters_to_vector(model.parameters()).detach()
 
@@ -59,7 +65,7 @@ def train_alone(ranks: int) -> Tensor:
         totals = None
         for rank in range(ranks):
             model.zero_grad()
-            model(batch(step, rank)).square().mean().backward()
+            loss_of(model, step, rank).backward()
             # DDP, too, multiplies by one over the number of ranks before it adds.
             shares = [parameter.grad * (1 / ranks) for parameter in model.parameters()]
             if totals is None:
@@ -92,20 +98,32 @@ def mean(tensor: Tensor, group: dist.ProcessGroup) -> None:
 def compare(gloo: dist.ProcessGroup, ours: dist.ProcessGroup, rank: int) -> dict:
     """How the two backends differ on the ranks of these groups."""
     ranks = dist.get_world_size(ours)
-    parts = [torch.randn(SIZE, generator=torch.Generator().manual_seed(r)) for r in range(ranks)]
-    weights = {"gloo": train(gloo, rank), "ours": train(ours, rank)}
-    sums = {name: add_up(parts[rank], group) for name, group in [("gloo", gloo), ("ours", ours)]}
-    halves = {"gloo": add_up(parts[rank], gloo, 2), "ours": add_up(parts[rank], ours, 2)}
-    average = parts[rank].clone()
+    parts = []
+    for number in range(ranks):
+        generator = torch.Generator().manual_seed(number)
+        parts.append(torch.randn(SIZE, generator=generator))
+    own = parts[rank]
+    gloo_weights = train(gloo, rank)
+    our_weights = train(ours, rank)
+    gloo_sum = add_up(own, gloo)
+    our_sum = add_up(own, ours)
+    gloo_halves = add_up(own, gloo, 2)
+    our_halves = add_up(own, ours, 2)
+    average = own.clone()
     mean(average, ours)
+
+    halves = {"gloo": torch.equal(gloo_sum, gloo_halves)}
+    halves["ours"] = torch.equal(our_sum, our_halves)
+    gap = (our_weights - gloo_weights).abs().max()
+    error = (average - our_sum / ranks).abs().max()
     return {
-        "alone": torch.equal(weights["ours"], train_alone(ranks)),
-        "gap": (weights["ours"] - weights["gloo"]).abs().max().item(),
-        "halves": {name: torch.equal(sums[name], halves[name]) for name in sums},
+        "alone": torch.equal(our_weights, train_alone(ranks)),
+        "gap": gap.item(),
+        "halves": halves,
         "parts": [part[SAMPLE].tolist() for part in parts],
-        "sums": {name: total[SAMPLE].tolist() for name, total in sums.items()},
-        "largest": weights["gloo"].abs().max().item(),
-        "mean": (average - sums["ours"] / ranks).abs().max().item(),
+        "sums": {"gloo": gloo_sum[SAMPLE].tolist(), "ours": our_sum[SAMPLE].tolist()},
+        "largest": gloo_weights.abs().max().item(),
+        "mean": error.item(),
     }
 
 
@@ -115,14 +133,16 @@ def main() -> None:
     place = on_cpu(here(), register("nearby"))
     start(place)
     runs = {}
-    for ranks in range(1 if place.world_size == 1 else 2, place.world_size + 1):
+    fewest = min(2, place.world_size)
+    for ranks in range(fewest, place.world_size + 1):
         members = list(range(ranks))
         gloo = dist.new_group(members, LIMIT, "gloo")
         ours = dist.new_group(members, LIMIT, place.backend)
         if place.rank < ranks:
             runs[ranks] = compare(gloo, ours, place.rank)
     if place.rank == 0:
-        print(f"{place.backend} beside gloo, on {', '.join(map(str, runs))} ranks")
+        counts = ", ".join(map(str, runs))
+        print(f"{place.backend} beside gloo, on {counts} ranks")
     report("alike", place, runs=runs)
     dist.barrier()
     dist.destroy_process_group()

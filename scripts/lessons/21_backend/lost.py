@@ -56,13 +56,17 @@ def main() -> None:
     if place.rank == 1:
         report("lost", place, unequal=unequal)
         return  # gone, without a word to anybody: torchrun sees a rank that is done
-    seconds = time.perf_counter()
+    began = time.perf_counter()
     error = add(torch.ones(1000), group)
-    seconds = time.perf_counter() - seconds
-    again = time.perf_counter()
+    seconds = time.perf_counter() - began
+    began = time.perf_counter()
     later = add(torch.ones(1000), group)
-    again = time.perf_counter() - again
+    again = time.perf_counter() - began
     print(f"{place.backend}, after {seconds:.2f} s: {error or 'nobody was lost'}")
+    files = []
+    for line in maps(SHARED):
+        if not line.endswith("(deleted)"):
+            files.append(line.split()[-1])
     report(
         "lost",
         place,
@@ -70,7 +74,7 @@ def main() -> None:
         errors=[first, error, later],
         seconds=[seconds, again],
         maps=[line.split()[-2:] for line in maps(NAME)],
-        files=[line.split()[-1] for line in maps(SHARED) if not line.endswith("(deleted)")],
+        files=files,
     )
     dist.destroy_process_group()
 

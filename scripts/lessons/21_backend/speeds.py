@@ -47,9 +47,9 @@ def main() -> None:
         # The barrier is that of our own backend: ranks that leave it begin together.
         meet = partial(dist.barrier, group=ours)
         own = in_turns(ways, args.rounds, place.device, settle=3, before=meet)
-        times[size] = {
-            name: [slowest(seconds, place.device) for seconds in each] for name, each in own.items()
-        }
+        times[size] = {}
+        for name, own_seconds in own.items():
+            times[size][name] = [slowest(seconds, place.device) for seconds in own_seconds]
     if place.rank == 0:
         print(f"{backend}: {len(times)} sizes, {args.rounds} rounds of each")
     report("speeds", place, ours=backend, times=times)

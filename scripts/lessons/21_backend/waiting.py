@@ -27,7 +27,9 @@ BUSY = "while True: pass"
 def measure(groups: dict, rounds: int, place: Place) -> dict[str, list[float]]:
     """Seconds of an all-reduce in each way of waiting, of the slower rank in each round."""
     numbers = torch.zeros(SIZE)
-    ways = {way: partial(dist.all_reduce, numbers, group=group) for way, group in groups.items()}
+    ways = {}
+    for way, group in groups.items():
+        ways[way] = partial(dist.all_reduce, numbers, group=group)
     meet = partial(dist.barrier, group=groups[WAYS[-1]])
     times = in_turns(ways, rounds, place.device, settle=2, before=meet)
     slower = {}
@@ -41,10 +43,14 @@ def wrong_sums(group: dist.ProcessGroup, rounds: int, place: Place) -> list[int]
     counts = []
     index = torch.arange(SIZE)
     for number in range(rounds):
-        parts = [((index + 7 * number) % (11 + r)).float() for r in range(place.world_size)]
+        parts = []
+        for rank in range(place.world_size):
+            numbers = (index + 7 * number) % (11 + rank)
+            parts.append(numbers.float())
         total = parts[place.rank].clone()
         dist.all_reduce(total, group=group)
-        counts.append(int((total != sum(parts)).sum()))
+        wrong = total != sum(parts)
+        counts.append(int(wrong.sum()))
     return counts
 
 
@@ -77,7 +83,8 @@ def main() -> None:
         "counter, then bytes": wrong_sums(hasty, args.rounds, place),
     }
     if place.rank == 0:
-        print(f"{args.rounds} rounds of each way to wait, {', '.join(times)}")
+        when = ", ".join(times)
+        print(f"{args.rounds} rounds of each way to wait, {when}")
     ours = "gloo" if backend == "gloo" else "nearby"
     report("waiting", place, ours=ours, times=times, wrong=wrong)
     dist.destroy_process_group()

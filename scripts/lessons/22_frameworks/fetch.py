@@ -39,7 +39,8 @@ BUILD = {"DS_BUILD_OPS": "0"}  # DeepSpeed is built here: compile none of its ke
 
 def folder() -> Path:
     """Where they are, or will be: in the environment that `make run` made, else in this folder."""
-    made = Path(os.environ.get("COURSE_FRAMEWORKS", Path(sys.prefix) / "frameworks"))
+    default = Path(sys.prefix) / "frameworks"
+    made = Path(os.environ.get("COURSE_FRAMEWORKS", default))
     return made if made.is_dir() else Path("frameworks").absolute()
 
 
@@ -53,7 +54,8 @@ def install(name: str, target: Path) -> None:
     elif done.returncode:
         lines = done.stderr.splitlines()
         errors = [line for line in lines if line.startswith("ERROR")]
-        print(f"{name}: {(errors or lines[-1:] or ['pip failed'])[0][:100]}")
+        reasons = errors or lines[-1:] or ["pip failed"]
+        print(f"{name}: {reasons[0][:100]}")
     shutil.rmtree(part, ignore_errors=True)
 
 
@@ -67,7 +69,8 @@ def fetch(place: Path | None = None) -> list[str]:
         target = place / name
         if not target.is_dir():
             install(name, target)
-            print(f"{name}: {time.perf_counter() - began:.0f} s")
+            seconds = time.perf_counter() - began
+            print(f"{name}: {seconds:.0f} s")
         if target.is_dir():
             print(pins[0])
             before(target)
@@ -87,13 +90,17 @@ def has(name: str) -> bool:
 
 def before(target: Path) -> None:
     """Programs that are started from now on look here first."""
-    for variable, path in {"PYTHONPATH": target, "PATH": target / "bin"}.items():
-        paths = [str(path), *os.environ.get(variable, "").split(os.pathsep)]
-        os.environ[variable] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+    folders = {"PYTHONPATH": target, "PATH": target / "bin"}
+    for variable, path in folders.items():
+        value = os.environ.get(variable, "")
+        paths = [str(path), *value.split(os.pathsep)]
+        unique = dict.fromkeys(filter(None, paths))  # a dict keeps their order
+        os.environ[variable] = os.pathsep.join(unique)
 
 
 def main() -> int:
-    return 1 if fetch(Path(sys.argv[1]).absolute()) else 0
+    missing = fetch(Path(sys.argv[1]).absolute())
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import logging
 import warnings
 from argparse import ArgumentParser
 from contextlib import nullcontext
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -23,14 +22,16 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.utils import parameters_to_vector
 
-from devices import Place, here, report
+from devices import Place, here, report, start
 from fetch import has
 from ground import Witness
 from keptruns import KEPT
 
 # Way → the package that it needs, and the settings that are part of its name.
 STAGES = {"stage3_param_persistence_threshold": 0}  # or ZeRO-3 keeps small ones whole, too
-WAYS = {"plain": ("torch", {}), "accelerate": ("accelerate", {}), "lightning": ("lightning", {})}
+WAYS = {"plain": ("torch", {})}
+for package in ("accelerate", "lightning"):
+    WAYS[package] = (package, {})
 for number in (1, 2, 3):
     stage = {"zero_optimization": {"stage": number} | STAGES}
     WAYS[f"zero{number}"] = ("deepspeed", stage)
@@ -49,7 +50,8 @@ def gathered(model: nn.Module):
     weights = list(model.parameters())
     if not hasattr(weights[0], "ds_id"):
         return nullcontext()
-    return importlib.import_module("deepspeed").zero.GatheredParameters(weights)
+    deepspeed = importlib.import_module("deepspeed")
+    return deepspeed.zero.GatheredParameters(weights)
 
 
 def held(model: nn.Module) -> int:
@@ -61,14 +63,18 @@ def held(model: nn.Module) -> int:
 
 def momentum(optimizer: torch.optim.Optimizer) -> int:
     """How many numbers of momentum this rank keeps."""
-    states = [each for state in optimizer.state.values() for each in state.values()]
-    return sum(each.numel() for each in states if torch.is_tensor(each))
+    count = 0
+    for state in optimizer.state.values():
+        tensors = filter(torch.is_tensor, state.values())
+        count += sum(each.numel() for each in tensors)
+    return count
 
 
 def run(way: str, more: dict, place: Place) -> tuple[dict, Tensor, Tensor]:
     """Train in one way: numbers, the weights at the end, and the change in the first step."""
     package, settings = WAYS[way]
-    module = importlib.import_module(f"via{package}" if way != "plain" else "viaplain")
+    name = "plain" if way == "plain" else package
+    module = importlib.import_module(f"via{name}")
     witness = Witness()
     dist.barrier()
     model, optimizer = module.train(settings | more.get(package, {}), place, witness)
@@ -79,7 +85,8 @@ def run(way: str, more: dict, place: Place) -> tuple[dict, Tensor, Tensor]:
     kept |= {"steps": len(witness.times), "first": witness.first[:6], "ddp": witness.ddp}
     before, after = witness.weights
     change = after - before
-    kept |= {"microseconds": 1e6 * median(steps), "moved": change.norm().item()}
+    kept["microseconds"] = 1e6 * median(steps)
+    kept["moved"] = change.norm().item()
     return kept, weights, change
 
 
@@ -87,7 +94,8 @@ def kept_run(way: str, more: dict, rank: int) -> dict:
     """In place of a way that cannot run here: the kept run with these settings, or the defaults."""
     package = WAYS[way][0]
     same = more.get(package) == KEPT["switches"].get(package)
-    kept = KEPT["switched" if same else "defaults"][way]
+    settings = "switched" if same else "defaults"
+    kept = KEPT[settings][way]
     return kept | {"first": kept["first"][rank], "kept": True}
 
 
@@ -98,11 +106,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--settings", type=Path, help="a file: package → settings, as JSON")
     args = parser.parse_args()
-    place = here()
+    place = here(gpus=0)  # all ways train on the CPU
     torch.set_num_threads(1)
     hush()
-    # gloo everywhere: all ways train on the CPU.
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    start(place)
     more = json.loads(args.settings.read_text()) if args.settings else {}
 
     runs = {}
@@ -120,9 +127,11 @@ def main() -> None:
 
     for way in args.ways:
         if way in tensors:
-            gap = (tensors[way][0] - tensors["plain"][0]).abs().max().item()
-            same = torch.equal(tensors[way][0], tensors["plain"][0])
-            runs[way] |= {"same": same, "gap": gap, "microseconds": times[way]}
+            weights = tensors[way][0]
+            plain = tensors["plain"][0]
+            gap = (weights - plain).abs().max()
+            runs[way] |= {"same": torch.equal(weights, plain), "gap": gap.item()}
+            runs[way]["microseconds"] = times[way]
         elif way not in runs:
             runs[way] = kept_run(way, more, place.rank)
         if place.rank == 0:

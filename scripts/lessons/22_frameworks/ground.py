@@ -29,13 +29,16 @@ def rows() -> TensorDataset:
     generator = torch.Generator().manual_seed(1)
     x = 2 * torch.randn(BATCH * RANKS * STEPS, FEATURES, generator=generator)
     teacher = torch.randn(FEATURES, 10, generator=generator)
-    return TensorDataset(x, (x @ teacher).argmax(1))
+    scores = x @ teacher
+    return TensorDataset(x, scores.argmax(1))
 
 
 def own_rows(place: Place) -> list[int]:
     """The numbers of this rank's rows, in order: of each global batch the rank's own block."""
-    blocks = torch.arange(len(rows())).view(-1, place.world_size, BATCH)
-    return blocks[:, place.rank].flatten().tolist()
+    numbers = torch.arange(len(rows()))
+    blocks = numbers.view(-1, place.world_size, BATCH)
+    own = blocks[:, place.rank].flatten()
+    return own.tolist()
 
 
 class Witness:
@@ -46,13 +49,18 @@ class Witness:
         self.first: list[int] = []  # the first row's number
         self.weights: list[Tensor] = []  # ahead of the first step, and after it
         self.ddp: dict = {}  # how DDP was told to work, if there is DDP around the network
-        self.numbers = {row[0].item(): number for number, row in enumerate(rows().tensors[0])}
+        self.numbers: dict[float, int] = {}  # a row's first feature → the row's number
+        x, _ = rows().tensors
+        for number, row in enumerate(x):
+            self.numbers[row[0].item()] = number
 
     def __call__(self, network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self.times.append(time.perf_counter())
-        self.first.append(self.numbers[inputs[0][0, 0].item()])
+        feature = inputs[0][0, 0].item()
+        self.first.append(self.numbers[feature])
         if len(self.weights) < 2:
-            self.weights.append(parameters_to_vector(network.parameters()).detach().clone())
+            weights = parameters_to_vector(network.parameters())
+            self.weights.append(weights.detach().clone())
         wrapper = DistributedDataParallel._get_active_ddp_module()
         if wrapper:
             self.ddp = {name: getattr(wrapper, name) for name in TOLD}
@@ -61,16 +69,20 @@ class Witness:
 def network(witness: Witness) -> nn.Sequential:
     """x (N, 64) → ten scores each (N, 10); the same weights every time."""
     torch.manual_seed(0)
-    layers = [nn.Linear(FEATURES, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()]
-    made = nn.Sequential(*layers, nn.Linear(256, 10))
-    made.register_forward_pre_hook(witness)
-    return made
+    layers = [nn.Linear(FEATURES, 256), nn.ReLU()]
+    layers += [nn.Linear(256, 256), nn.ReLU()]
+    layers.append(nn.Linear(256, 10))
+    model = nn.Sequential(*layers)
+    model.register_forward_pre_hook(witness)
+    return model
 
 
 def main() -> None:
     place = here()
-    numbers = sum(weight.numel() for weight in network(Witness()).parameters())
-    print(f"{len(rows())} rows, {numbers:,} weights; this rank begins with {own_rows(place)[:3]}")
+    weights = network(Witness()).parameters()
+    count = sum(weight.numel() for weight in weights)
+    first = own_rows(place)[:3]
+    print(f"{len(rows())} rows, {count:,} weights; this rank begins with {first}")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ def measured(package: str) -> dict[str, float]:
         known = len(sys.modules)
         began = time.process_time()
         import_module(package)
-        cost = {"seconds": time.process_time() - began, "modules": len(sys.modules) - known}
+        seconds = time.process_time() - began
+        modules = len(sys.modules) - known
+        cost = {"seconds": seconds, "modules": modules}
         os.write(write, json.dumps(cost).encode())
         os._exit(0)
     os.close(write)

@@ -42,9 +42,12 @@ def fit(place: Place) -> dict:
             self.fc2 = nn.Linear(128, 10)
 
         def forward(self, x: Tensor) -> Tensor:
-            x = self.conv2(self.conv1(x).relu()).relu()
-            x = self.dropout1(nn.functional.max_pool2d(x, 2)).flatten(1)
-            return self.fc2(self.dropout2(self.fc1(x).relu()))
+            x = self.conv1(x).relu()
+            x = self.conv2(x).relu()
+            x = nn.functional.max_pool2d(x, 2)
+            x = self.dropout1(x).flatten(1)
+            x = self.fc1(x).relu()
+            return self.fc2(self.dropout2(x))
 
         def training_step(self, batch: tuple[Tensor, Tensor], number: int) -> Tensor:
             x, y = batch
@@ -56,7 +59,9 @@ def fit(place: Place) -> dict:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    pictures = TensorDataset(torch.zeros(24, 1, 28, 28), torch.zeros(24, dtype=torch.long))
+    pictures = torch.zeros(24, 1, 28, 28)
+    classes = torch.zeros(24, dtype=torch.long)
+    loader = DataLoader(TensorDataset(pictures, classes), 4)
     local = int(os.environ["LOCAL_WORLD_SIZE"])
     trainer = Trainer(
         accelerator="cpu",
@@ -68,7 +73,7 @@ def fit(place: Place) -> dict:
         enable_checkpointing=False,
         enable_progress_bar=False,
     )
-    trainer.fit(Digits(), DataLoader(pictures, 4))
+    trainer.fit(Digits(), loader)
     return {name: value.item() for name, value in trainer.callback_metrics.items()}
 
 

@@ -20,11 +20,13 @@ def main() -> None:
     # Asked first: `here` sets what is missing for a single rank.
     told = {name: os.environ.get(name, "") for name in NAMES}
     own = sorted(name for name in os.environ if name.startswith(PREFIXES))
-    os.environ.setdefault("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1"))
+    world_size = os.environ.get("WORLD_SIZE", "1")
+    os.environ.setdefault("LOCAL_WORLD_SIZE", world_size)
     place = here()
+    arguments = sys.argv[1:]
     # One write, so that the ranks do not mix.
-    print(f"rank {place.rank} of {place.world_size}, arguments {sys.argv[1:]}\n", end="")
-    report("starters", place, told=told, own=own, arguments=sys.argv[1:])
+    print(f"rank {place.rank} of {place.world_size}, arguments {arguments}\n", end="")
+    report("starters", place, told=told, own=own, arguments=arguments)
 
 
 if __name__ == "__main__":

@@ -34,12 +34,17 @@ def raw(port: int, data: bytes, ends: bool = False) -> tuple[int, dict] | None:
         connection.sendall(data)
         if ends:
             connection.shutdown(socket.SHUT_WR)
-        pieces = list(iter(lambda: connection.recv(4096), b""))
-    head, _, body = b"".join(pieces).decode().partition("\r\n\r\n")
+        received = b""
+        piece = connection.recv(4096)
+        while piece:
+            received += piece
+            piece = connection.recv(4096)
+    head, _, body = received.decode().partition("\r\n\r\n")
     if not head:
         return None
     answer, _ = json.JSONDecoder().raw_decode(body)  # the first one, if there are more
-    return int(head.split()[1]), answer
+    status = int(head.split()[1])
+    return status, answer
 
 
 def one_after_another(port: int, bodies: list[bytes]) -> list[dict]:
@@ -49,10 +54,11 @@ def one_after_another(port: int, bodies: list[bytes]) -> list[dict]:
     for body in bodies:
         began = time.perf_counter()
         connection.request("POST", "/predict", body, JSON)
-        answer = connection.getresponse()
-        found = json.loads(answer.read())
-        found |= {"status": answer.status, "ms": 1000 * (time.perf_counter() - began)}
-        answers.append(found)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        seconds = time.perf_counter() - began
+        answer |= {"status": response.status, "ms": 1000 * seconds}
+        answers.append(answer)
     connection.close()
     return answers
 
@@ -65,10 +71,12 @@ def storm(ports: list[int], bodies: list[bytes], together: int) -> tuple[float, 
     answers: list[dict] = [{}] * len(bodies)
     began = time.perf_counter()
     with ThreadPoolExecutor(together) as pool:
-        jobs = [
-            pool.submit(one_after_another, ports[i % len(ports)], bodies[i::together])
-            for i in range(together)
-        ]
+        jobs = []
+        for i in range(together):
+            port = ports[i % len(ports)]
+            job = pool.submit(one_after_another, port, bodies[i::together])
+            jobs.append(job)
         for i, job in enumerate(jobs):
             answers[i::together] = job.result()
-    return time.perf_counter() - began, answers
+    seconds = time.perf_counter() - began
+    return seconds, answers

@@ -41,7 +41,8 @@ def save(tensors: dict[str, Tensor], path: Path, facts: dict[str, str]) -> None:
         pieces.append(piece)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # so that the numbers begin at a multiple of 8
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(pieces))
+    length = len(text).to_bytes(8, "little")
+    path.write_bytes(length + text + b"".join(pieces))
 
 
 def parts(path: Path) -> tuple[dict, bytes]:
@@ -52,9 +53,12 @@ def parts(path: Path) -> tuple[dict, bytes]:
         raise ValueError(f"{path} is cut short, or no file of this kind")
     header = json.loads(data[8 : 8 + length])
     numbers = data[8 + length :]
-    ends = [entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"]
+    places = []
+    for name, entry in header.items():
+        if name != "__metadata__":
+            places.append(entry["data_offsets"])
     reached = 0
-    for begin, end in sorted(ends):
+    for begin, end in sorted(places):
         if begin != reached or end < begin:
             raise ValueError(f"{path} has a hole, or two tensors at one place")
         reached = end

@@ -27,19 +27,22 @@ def train(ddp_model: nn.Module, pictures: Pictures, epochs: int, place: Place) -
     """Lesson 06's training; the loss of each step on this rank."""
     sampler = DistributedSampler(pictures, shuffle=True, seed=0, drop_last=True)
     options = loading(0, place.device)
-    loader = DataLoader(pictures, BATCH // place.world_size, sampler=sampler, **options)
+    share = BATCH // place.world_size
+    loader = DataLoader(pictures, share, sampler=sampler, **options)
     criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = SGD(ddp_model.parameters(), RATE, momentum=0.9, weight_decay=5e-4, nesterov=True)
     cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
-    scheduler = OneCycleLR(optimizer, RATE, total_steps=epochs * len(loader), **cycle)
+    steps = epochs * len(loader)
+    scheduler = OneCycleLR(optimizer, RATE, total_steps=steps, **cycle)
 
     losses = []
     for epoch in range(epochs):
         sampler.set_epoch(epoch)
         for x, y in loader:
             x = normalise(augment(x.to(place.device)))
+            y = y.to(place.device)
             optimizer.zero_grad()
-            loss = criterion(ddp_model(x), y.to(place.device))
+            loss = criterion(ddp_model(x), y)
             loss.backward()
             optimizer.step()
             scheduler.step()
@@ -68,7 +71,8 @@ def main() -> None:
         torch.save(state, "wrapped.pt")
         end = f"after {len(losses)} steps {losses[-1]:.3f}"
         print(f"{pictures.source}: loss {losses[0]:.3f}, {end}")
-    report("graduate", place, data=pictures.source, losses=losses, names=list(state))
+    names = list(state)
+    report("graduate", place, data=pictures.source, losses=losses, names=names)
     dist.destroy_process_group()
 
 

@@ -34,7 +34,8 @@ class Server:
     def __init__(self, args: Namespace):
         self.args = args
         extra = {"card.json": ""}
-        self.model = torch.export.load(args.file, extra_files=extra).module()
+        program = torch.export.load(args.file, extra_files=extra)
+        self.model = program.module()
         self.classes = json.loads(extra["card.json"])["classes"]
         self.waiting: asyncio.Queue = asyncio.Queue(WAITING)
         self.batches: Counter = Counter()
@@ -45,19 +46,23 @@ class Server:
         clock = asyncio.get_running_loop().time
         end = clock() + self.args.patience / 1000
         while len(batch) < self.args.batch:
+            left = end - clock()
             try:
-                batch.append(await asyncio.wait_for(self.waiting.get(), end - clock()))
+                request = await asyncio.wait_for(self.waiting.get(), left)
             except TimeoutError:
                 break
+            batch.append(request)
         return batch
 
     def compute(self, numbers: list[list[int]]) -> tuple[Tensor, float]:
         """Probabilities, a row for each picture, and the milliseconds that they took."""
         began = time.perf_counter()
-        pictures = torch.tensor(numbers, dtype=torch.uint8).view(-1, 3, 32, 32)
+        rows = torch.tensor(numbers, dtype=torch.uint8)
+        pictures = rows.view(-1, 3, 32, 32)
         with torch.inference_mode():
-            rows = self.model(pictures)
-        return rows, 1000 * (time.perf_counter() - began)
+            probabilities = self.model(pictures)
+        seconds = time.perf_counter() - began
+        return probabilities, 1000 * seconds
 
     async def work(self) -> None:
         """Without end: a batch at a time, in a thread beside the one that reads and writes."""
@@ -65,7 +70,7 @@ class Server:
         loop = asyncio.get_running_loop()
         while True:
             batch = await self.collect()
-            numbers = [one for one, _ in batch]
+            numbers = [picture for picture, _ in batch]
             rows, model_ms = await loop.run_in_executor(thread, self.compute, numbers)
             self.batches[len(batch)] += 1
             for (_, answer), row in zip(batch, rows, strict=True):
@@ -82,8 +87,8 @@ class Server:
             raise Refused(503, "too many requests are waiting: ask again later") from None
         row, batch, model_ms = await future
         wait_ms = 1000 * (time.perf_counter() - asked) - model_ms
-        found = {"class": self.classes[row.argmax()], "probabilities": row.tolist()}
-        return found | {"batch": batch, "wait_ms": wait_ms, "model_ms": model_ms}
+        answer = {"class": self.classes[row.argmax()], "probabilities": row.tolist()}
+        return answer | {"batch": batch, "wait_ms": wait_ms, "model_ms": model_ms}
 
 
 async def serve(server: Server, place: Place) -> None:

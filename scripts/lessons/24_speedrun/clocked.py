@@ -19,7 +19,9 @@ class Clock:
     def __init__(self, seconds: float, place: Place, began: float | None = None):
         self.seconds = seconds
         self.device = place.device
-        self.began = time.perf_counter() if began is None else began
+        if began is None:
+            began = time.perf_counter()
+        self.began = began
         self.every = 1 if place.device.type == "cpu" else 8  # on a GPU a look makes Python wait
         self.steps = 0
         self.passed = 0.0

@@ -5,10 +5,14 @@ Run:  python ingredients.py
 
 from typing import NamedTuple
 
+import torch
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from devices import here, report
+from dtypes import FORMATS, best_dtype, units
 from model import ResNet, count
 
 SWITCHES = {
@@ -49,9 +53,12 @@ def parse(text: str) -> Way:
     switches = frozenset(names.split("+")) - {"plain"}
     unknown = switches - set(SWITCHES)
     if unknown:
-        raise ValueError(f"no switch {min(unknown)}: there is {', '.join(SWITCHES)}")
+        known = ", ".join(SWITCHES)
+        raise ValueError(f"no switch {min(unknown)}: there is {known}")
     usual = 0.4 if "resnet" in switches else 0.05
-    return Way(switches, float(lr or usual), int(seed or 0))
+    highest = float(lr or usual)
+    number = int(seed or 0)
+    return Way(switches, highest, number)
 
 
 class Tutorial(nn.Sequential):
@@ -60,8 +67,10 @@ class Tutorial(nn.Sequential):
     def __init__(self):
         convolutions = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2)]
         convolutions += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)]
-        linear = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
-        super().__init__(*convolutions, nn.Flatten(), *linear, nn.Linear(84, 10))
+        linear = [nn.Linear(400, 120), nn.ReLU()]
+        linear += [nn.Linear(120, 84), nn.ReLU()]
+        last = nn.Linear(84, 10)
+        super().__init__(*convolutions, nn.Flatten(), *linear, last)
 
 
 def network(way: Way) -> nn.Module:
@@ -70,6 +79,46 @@ def network(way: Way) -> nn.Module:
         return Tutorial()
     widths = (32, 64, 128) if "wide" in way.switches else (32, 64, 64)
     return ResNet(widths)
+
+
+def under_ddp(way: Way, model: nn.Module) -> DistributedDataParallel:
+    """The model, compiled if the way says so, with gradients that are averaged over the ranks."""
+    inner = model
+    if "compile" in way.switches:
+        inner = torch.compile(model, dynamic=False)
+    options = {}
+    if "views" in way.switches:
+        options = {"gradient_as_bucket_view": True, "static_graph": True}
+    ddp_model = DistributedDataParallel(inner, **options)
+    ddp_model.broadcast_buffers = "views" not in way.switches
+    return ddp_model
+
+
+def moving_average(way: Way, model: nn.Module) -> AveragedModel | None:
+    """An average that follows the weights and statistics; None without the switch."""
+    if "ema" not in way.switches:
+        return None
+    update = get_ema_multi_avg_fn(0.98)
+    return AveragedModel(model, multi_avg_fn=update, use_buffers=True)
+
+
+def mixed_precision(way: Way, device: torch.device) -> tuple[torch.autocast, torch.amp.GradScaler]:
+    """What a step runs in, and what scales its loss, which only fp16 needs."""
+    best, _ = best_dtype(units(device))
+    name = best if "bits" in way.switches else "fp32"
+    dtype = FORMATS[name]
+    cast = torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
+    scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+    return cast, scaler
+
+
+def optimizer_of(way: Way, model: nn.Module) -> torch.optim.Optimizer:
+    """SGD with momentum. It begins with the way's highest learning rate."""
+    fused = None  # torch chooses
+    if "fused" in way.switches:
+        fused = True
+    options = {"momentum": 0.9, "weight_decay": 5e-4, "nesterov": True, "fused": fused}
+    return torch.optim.SGD(model.parameters(), way.lr, **options)
 
 
 def factor(way: Way, share: float) -> float:
@@ -91,7 +140,9 @@ def side(way: Way, share: float) -> int:
 def main() -> None:
     sizes = {}
     for name in ("plain", "resnet", "resnet+wide"):
-        sizes[name] = count(network(parse(name)))
+        way = parse(name)
+        model = network(way)
+        sizes[name] = count(model)
         print(f"{name:12}{sizes[name]:9,} parameters")
     report("ingredients", here(), sizes=sizes)
 

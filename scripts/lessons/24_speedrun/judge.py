@@ -27,11 +27,18 @@ def tail(t: float, freedom: int) -> float:
 
     With t = √freedom · tan(angle), the density is a power of the cosine.
     """
-    angle = math.atan(t / math.sqrt(freedom))
-    whole = torch.linspace(-math.pi / 2, math.pi / 2, 20_001, dtype=torch.float64)
-    above = torch.linspace(angle, math.pi / 2, 20_001, dtype=torch.float64)
-    areas = [torch.trapezoid(line.cos() ** (freedom - 1), line) for line in (above, whole)]
-    return (areas[0] / areas[1]).item()
+    tangent = t / math.sqrt(freedom)
+    angle = math.atan(tangent)
+    top = math.pi / 2
+    whole = torch.linspace(-top, top, 20_001, dtype=torch.float64)
+    above = torch.linspace(angle, top, 20_001, dtype=torch.float64)
+    areas = []
+    for line in (above, whole):
+        density = line.cos() ** (freedom - 1)
+        area = torch.trapezoid(density, line)
+        areas.append(area)
+    share = areas[0] / areas[1]
+    return share.item()
 
 
 @cache
@@ -52,7 +59,8 @@ def span(differences: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
     """Mean difference (…,) of pairs (…, pairs), and how far chance may move it."""
     pairs = differences.shape[-1]
     error = differences.std(-1) / math.sqrt(pairs)  # divides by pairs − 1
-    return differences.mean(-1), needed(pairs, LEVEL / candidates) * error
+    t = needed(pairs, LEVEL / candidates)
+    return differences.mean(-1), t * error
 
 
 def keeps(differences: Tensor, candidates: int) -> Tensor:
@@ -61,7 +69,8 @@ def keeps(differences: Tensor, candidates: int) -> Tensor:
     Not Holm, who sorts the tests: here each test begins with what the ones before have kept.
     """
     mean, moved = span(differences, candidates)
-    ahead = differences[..., :LOOK].mean(-1) > 0  # to give up early only makes the rule stricter
+    first = differences[..., :LOOK]
+    ahead = first.mean(-1) > 0  # to give up early only makes the rule stricter
     return ahead & (mean > moved)
 
 
@@ -75,7 +84,8 @@ def noise(shape: tuple[int, ...], kind: str, rng: torch.Generator) -> Tensor:
     sides = torch.randn(2, *shape, generator=rng)
     if kind == "strays":
         disturbed = torch.rand(2, *shape, generator=rng) < 0.1
-        sides = sides + 4 * disturbed * torch.rand(2, *shape, generator=rng)
+        strength = torch.rand(2, *shape, generator=rng)
+        sides = sides + 4 * disturbed * strength
     return sides[0] - sides[1]
 
 
@@ -83,9 +93,12 @@ def kept_any(rule: Rule, waterfalls: int, candidates: int, pairs: int, kind: str
     """In how many waterfalls, whose changes all do nothing, the rule keeps one or more."""
     rng = torch.Generator().manual_seed(0)
     count = 0
-    for part in torch.arange(waterfalls).split(5000):
-        differences = noise((len(part), candidates, pairs), kind, rng)
-        count += int(rule(differences, candidates).any(-1).sum())
+    parts = torch.arange(waterfalls).split(5000)
+    for part in parts:
+        shape = (len(part), candidates, pairs)
+        differences = noise(shape, kind, rng)
+        kept = rule(differences, candidates)
+        count += int(kept.any(-1).sum())
     return count
 
 
@@ -94,8 +107,13 @@ def interval(hits: int, tries: int) -> tuple[float, float]:
     z = 1.96
     share = hits / tries
     middle = share + z**2 / (2 * tries)
-    width = z * math.sqrt(share * (1 - share) / tries + (z / tries) ** 2 / 4)
-    return (middle - width) / (1 + z**2 / tries), (middle + width) / (1 + z**2 / tries)
+    variance = share * (1 - share) / tries
+    correction = (z / tries) ** 2 / 4
+    width = z * math.sqrt(variance + correction)
+    scale = 1 + z**2 / tries
+    low = (middle - width) / scale
+    high = (middle + width) / scale
+    return low, high
 
 
 @record
@@ -105,13 +123,15 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=12)
     parser.add_argument("--pairs", type=int, default=6)
     args = parser.parse_args()
+    sizes = (args.waterfalls, args.candidates, args.pairs)
     shares = {}
     for kind in ("normal", "strays"):
         for rule in (naive, keeps):
-            sizes = (args.waterfalls, args.candidates, args.pairs)
-            low, high = interval(kept_any(rule, *sizes, kind), args.waterfalls)
-            shares[f"{rule.__name__}, {kind}"] = (low, high)
-            print(f"{rule.__name__:6} {kind:7} keeps something in {low:.1%} – {high:.1%}")
+            hits = kept_any(rule, *sizes, kind)
+            low, high = interval(hits, args.waterfalls)
+            name = rule.__name__
+            shares[f"{name}, {kind}"] = (low, high)
+            print(f"{name:6} {kind:7} keeps something in {low:.1%} – {high:.1%}")
     report("judge", here(), shares=shares)
 
 

@@ -55,23 +55,28 @@ def main() -> None:
 
     train_set, test_set = split(args.train_size, args.validation)
     if args.settle:
-        first = Sprint(ways[args.ways[0]], train_set, place)
-        first.run(Clock(args.settle, place), test_set, 1)
+        first_way = ways[args.ways[0]]
+        sprint = Sprint(first_way, train_set, place)
+        clock = Clock(args.settle, place)
+        sprint.run(clock, test_set, points=1)
     runs = []
     for text, way in ways.items():
         sprint = Sprint(way, train_set, place)
         dist.barrier()
-        clock = Clock(args.seconds, place, BEGAN if args.cold else None)
-        told = sprint.run(clock, test_set, args.points)
-        run = {"way": text, "lr": way.lr, "seed": way.seed} | told
+        began = BEGAN if args.cold else None
+        clock = Clock(args.seconds, place, began)
+        scores = sprint.run(clock, test_set, args.points)
+        run = {"way": text, "lr": way.lr, "seed": way.seed} | scores
         runs.append(run)
         if place.rank == 0:
             score = f"{run['mirrored']:.1%} right with mirror images, {run['plain']:.1%} without"
             print(f"{text}: {score}; {run['steps']} steps in {run['seconds']:.1f} s")
         if place.rank == 0 and args.lines:
+            line = json.dumps(run)
             with args.lines.open("a") as lines:
-                lines.write(json.dumps(run) + "\n")
-    report("sprint", place, runs=runs, data=train_set.source, pictures=len(test_set))
+                lines.write(f"{line}\n")
+    pictures = len(test_set)
+    report("sprint", place, runs=runs, data=train_set.source, pictures=pictures)
     dist.destroy_process_group()
 
 

@@ -13,13 +13,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+import ingredients
 from clocked import Clock
 from devices import Place, here, report, start
-from dtypes import FORMATS, best_dtype, units
-from ingredients import Way, factor, network, side
+from ingredients import Way
 from loader import Pictures, augment, normalise
 
 
@@ -46,44 +44,40 @@ class Sprint:
 
         torch.manual_seed(way.seed)  # the same weights on all ranks
         self.layout = torch.channels_last if "last" in on else torch.contiguous_format
-        self.model = network(way).to(place.device, memory_format=self.layout)
+        network = ingredients.network(way)
+        self.model = network.to(place.device, memory_format=self.layout)
         torch.manual_seed(1000 * way.seed + place.rank)  # each rank shifts and mirrors on its own
-        inner = torch.compile(self.model, dynamic=False) if "compile" in on else self.model
-        views = {"gradient_as_bucket_view": True, "static_graph": True} if "views" in on else {}
-        self.ddp_model = DistributedDataParallel(inner, **views)
-        self.ddp_model.broadcast_buffers = "views" not in on
-        self.average = None
-        if "ema" in on:
-            decay = {"multi_avg_fn": get_ema_multi_avg_fn(0.98), "use_buffers": True}
-            self.average = AveragedModel(self.model, **decay)
-
-        best, _ = best_dtype(units(place.device))
-        dtype = FORMATS[best if "bits" in on else "fp32"]
-        self.cast = torch.autocast(place.device.type, dtype, enabled=dtype != torch.float32)
-        self.scaler = torch.amp.GradScaler(place.device.type, enabled=dtype == torch.float16)
-        self.criterion = nn.CrossEntropyLoss(label_smoothing=0.1 if "smooth" in on else 0.0)
-        fused = True if "fused" in on else None  # None: torch chooses
-        options = {"momentum": 0.9, "weight_decay": 5e-4, "nesterov": True, "fused": fused}
-        self.optimizer = torch.optim.SGD(self.model.parameters(), way.lr, **options)
+        self.ddp_model = ingredients.under_ddp(way, self.model)
+        self.average = ingredients.moving_average(way, self.model)
+        self.cast, self.scaler = ingredients.mixed_precision(way, place.device)
+        smoothing = 0.1 if "smooth" in on else 0.0
+        self.criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
+        self.optimizer = ingredients.optimizer_of(way, self.model)
 
     def batch(self, chosen: Tensor, share: float) -> tuple[Tensor, Tensor]:
         """Pictures (N, 3, side, side) and labels (N,), shifted and mirrored, on the device."""
         chosen = chosen.to(self.x.device)
         parts = [chosen] if "batches" in self.way.switches else chosen.split(1)
-        x = torch.cat([normalise(augment(self.x[part])) for part in parts])
-        pixels = side(self.way, share)
+        prepared = []
+        for part in parts:
+            x = augment(self.x[part])
+            prepared.append(normalise(x))
+        x = torch.cat(prepared)
+        pixels = ingredients.side(self.way, share)
         if pixels < x.shape[-1]:
             x = F.interpolate(x, size=pixels, mode="bilinear")
-        x = x.to(self.place.device).contiguous(memory_format=self.layout)
+        x = x.to(self.place.device)
+        x = x.contiguous(memory_format=self.layout)
         return x, self.y[chosen].to(self.place.device)
 
     def step(self, chosen: Tensor, share: float) -> None:
         x, y = self.batch(chosen, share)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.way.lr * factor(self.way, share)
+            group["lr"] = self.way.lr * ingredients.factor(self.way, share)
         self.optimizer.zero_grad()
         with self.cast:
-            loss = self.criterion(self.ddp_model(x), y)
+            scores = self.ddp_model(x)
+            loss = self.criterion(scores, y)
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -104,7 +98,8 @@ class Sprint:
                 plain = model(x)
                 both = plain + model(x.flip(3))
             for number, scores in enumerate([plain, both]):
-                right[number] += (scores.argmax(1).to(y.device) == y).sum()
+                answers = scores.argmax(1).to(y.device)
+                right[number] += (answers == y).sum()
         dist.all_reduce(right)
         self.model.train()
         plain, mirrored = (right / len(test_set)).tolist()
@@ -118,22 +113,26 @@ class Sprint:
         steps = 0
         share = clock.share()
         while len(curve) < points:
-            while share < (len(curve) + 1) / points:
+            until = (len(curve) + 1) / points
+            while share < until:
                 self.step(next(chosen), share)
                 steps += 1
                 share = clock.share()
             paused = time.perf_counter()
-            curve.append({"seconds": clock.passed} | self.evaluate(test_set))
+            right = self.evaluate(test_set)
+            curve.append({"seconds": clock.passed} | right)
             clock.began += time.perf_counter() - paused
         pace = steps * self.way.batch_size / clock.passed
-        return {"curve": curve, "steps": steps, "pace": pace} | curve[-1]
+        totals = {"curve": curve, "steps": steps, "pace": pace}
+        return totals | curve[-1]
 
 
 @record
 def main() -> None:
     place = here()
     start(place)
-    own = next(stream(8, 2, 0, place)).tolist()
+    batches = stream(8, 2, 0, place)
+    own = next(batches).tolist()
     print(f"rank {place.rank}: pictures {own} of eight\n", end="")
     report("sprinter", place, own=own)
     dist.destroy_process_group()

@@ -21,7 +21,7 @@ from devices import Place, here, report, start
 from dtypes import FORMATS, best_dtype, units
 from loader import Pictures, normalise
 from stopwatch import seconds
-from whitelayers import Whitened, groups_of, shifted, views, whiten
+from whitelayers import Whitened, groups_of, mirror_half, numbers_of, rate, shifted, views, whiten
 
 BATCH = 1024  # pictures in a step of all ranks
 WHITE_EPOCHS = 3  # in which the first layer's biases learn
@@ -38,20 +38,18 @@ class Training:
         whiten(self.model.white, x)
         self.ddp_model = DistributedDataParallel(self.model, gradient_as_bucket_view=True)
         self.ddp_model.broadcast_buffers = False
-        dtype = FORMATS[best_dtype(units(place.device))[0]]
-        self.cast = torch.autocast(place.device.type, dtype, enabled=dtype != torch.float32)
-        self.scaler = torch.amp.GradScaler(place.device.type, enabled=dtype == torch.float16)
+        best, _ = best_dtype(units(place.device))
+        dtype = FORMATS[best]
+        kind = place.device.type
+        self.cast = torch.autocast(kind, dtype, enabled=dtype != torch.float32)
+        self.scaler = torch.amp.GradScaler(kind, enabled=dtype == torch.float16)
         groups = groups_of(self.model)
         self.optimizer = torch.optim.SGD(groups, momentum=0.85, nesterov=True, fused=True)
-        self.slow = [tensor.clone() for tensor in self.weights()]
-
-    def weights(self) -> list[Tensor]:
-        return [each for each in self.model.state_dict().values() if each.is_floating_point()]
+        self.slow = [tensor.clone() for tensor in numbers_of(self.model)]
 
     def rates(self, epoch: int) -> None:
-        """The learning rate goes from 0.2 of its top up to it, then down to 0.07."""
-        share = self.done / self.steps
-        part = min(0.2 + 0.8 * share / 0.23, 1 - 0.93 * (share - 0.23) / 0.77)
+        """Set the learning rates; the first layer's biases learn in the first epochs only."""
+        part = rate(self.done / self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = part * group["top"]
         if epoch >= WHITE_EPOCHS:
@@ -60,7 +58,7 @@ class Training:
     @torch.no_grad()
     def look_ahead(self, stay: float) -> None:
         """Slow weights go towards the fast ones; these begin again from there."""
-        fast = self.weights()
+        fast = numbers_of(self.model)
         torch._foreach_lerp_(self.slow, fast, 1 - stay)
         torch._foreach_copy_(fast, self.slow)
 
@@ -74,11 +72,13 @@ class Training:
         mine = mine[: len(order) // BATCH * size]  # what makes no whole batch is left out
         for chosen in mine.split(size):
             x = shifted(normalise(train_set.x[chosen]))
-            x = x.flip(3) if number % 2 else x
+            if number % 2:
+                x = x.flip(3)
+            x = x.contiguous(memory_format=torch.channels_last)
             self.rates(number)
             self.optimizer.zero_grad()
             with self.cast:
-                scores = self.ddp_model(x.contiguous(memory_format=torch.channels_last))
+                scores = self.ddp_model(x)
                 loss = F.cross_entropy(scores, train_set.y[chosen], label_smoothing=0.2)
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
@@ -99,7 +99,8 @@ class Training:
         for x, y in test_set.batches(500, self.place.rank, self.place.world_size):
             with self.cast:
                 scores = views(self.model, normalise(x))
-            right += (scores.argmax(1) == y).sum()
+            answers = scores.argmax(1)
+            right += (answers == y).sum()
         dist.all_reduce(right)
         return right.item() / len(test_set)
 
@@ -121,8 +122,7 @@ def main() -> None:
         each.x = each.x.to(place.device)
         each.y = each.y.to(place.device)
     torch.manual_seed(args.seed)
-    half = torch.rand(len(train_set), device=place.device) < 0.5
-    train_set.x[half] = train_set.x[half].flip(3)  # a coin for each picture, once
+    mirror_half(train_set.x)  # once; then all change sides in each epoch
     steps = args.epochs * (len(train_set) // BATCH)
     training = Training(place, args.widths, normalise(train_set.x[:5000]), steps)
     torch.manual_seed(args.seed + place.rank)

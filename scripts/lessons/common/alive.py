@@ -50,13 +50,15 @@ class Alive(TorchDispatchMode):
                     self.seen.add(key)
                     self.bytes += storage.nbytes()
                     finalize(storage, self.free, key, storage.nbytes())
-        self.most[self.stage] = max(self.most.get(self.stage, 0), self.bytes)
+        before = self.most.get(self.stage, 0)
+        self.most[self.stage] = max(before, self.bytes)
         return output
 
 
 def one_step(model: nn.Module, units: Sequence[nn.Module], loss_of: Callable, batch: tuple) -> dict:
     """Forward and backward: bytes alive at the worst moment of each stage, without parameters."""
-    alive = Alive([*model.parameters(), *model.buffers(), *batch])
+    known = [*model.parameters(), *model.buffers(), *batch]
+    alive = Alive(known)
 
     def leave(unit: int, module: nn.Module, inputs: tuple, output: Tensor) -> None:
         if alive.stage.name == "forward":

@@ -38,7 +38,8 @@ def reason(error: BaseException) -> str:
     if not lines:
         return type(error).__name__
     culprits = [line for line in lines if "GLOBAL" in line]
-    sentence = (culprits or lines)[0].split(". ")[0]
+    line = (culprits or lines)[0]
+    sentence = line.split(". ")[0]
     return sentence[:160]
 
 
@@ -98,7 +99,8 @@ def usable(
     """
     whole = {}
     for path in sorted(folder.glob("step-*.pt")):
-        step, owner, size = map(int, re.findall(r"\d+", path.name))
+        numbers = re.findall(r"\d+", path.name)
+        step, owner, size = map(int, numbers)
         wanted = rank if size == world_size else 0
         if owner != wanted:
             continue
@@ -132,11 +134,13 @@ def main() -> None:
     folder = Path("example")
     folder.mkdir(exist_ok=True)
     for step in (1, 2, 3):
-        state = {"step": step, "weights": torch.full((1000,), float(step))}
+        weights = torch.full((1000,), float(step))
+        state = {"step": step, "weights": weights}
         save(state, path_of(folder, step, 0, 1))
     prune(folder, 0, 1)
     os.truncate(path_of(folder, 3, 0, 1), 2000)  # of some 5,000 bytes
-    chosen = newest([usable(folder, 0, 1)])
+    whole = usable(folder, 0, 1)
+    chosen = newest([whole])
     print(f"the newest whole checkpoint is that of step {chosen[0]}")
     report("checkpoint", place, newest=chosen)
 

@@ -27,7 +27,8 @@ ROOM = 400  # MB for CIFAR-10, with the archive it comes in
 
 def find() -> Path | None:
     """The folder that holds `cifar-10-batches-py`, attached or local; None if there is none."""
-    for folder in [*sorted(ATTACHED.glob(f"**/{FOLDER}")), DATA / FOLDER]:
+    attached = sorted(ATTACHED.glob(f"**/{FOLDER}"))
+    for folder in [*attached, DATA / FOLDER]:
         if folder.is_dir():
             return folder.parent
     return None
@@ -49,8 +50,10 @@ def read(root: Path, train: bool) -> tuple[Tensor, Tensor]:
             remedy = "detach the dataset and attach it again"
         problem = f"{folder / bad} is missing or damaged"
         raise RuntimeError(f"{problem}: {remedy}, then run `python cifar10.py` again.") from None
-    x = torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous()
-    return x, torch.tensor(data.targets)
+    x = torch.from_numpy(data.data)  # (N, 32, 32, 3)
+    x = x.permute(0, 3, 1, 2).contiguous()
+    y = torch.tensor(data.targets)
+    return x, y
 
 
 def download() -> bool:
@@ -91,7 +94,8 @@ def load(train: bool, size: int | None = None) -> tuple[Tensor, Tensor, str]:
     if not is_zipfile(MADE):
         missing = f"There are no pictures, or {MADE} is damaged"
         raise RuntimeError(f"{missing}: run `python cifar10.py` before the training.")
-    x, y = torch.load(MADE, weights_only=True)["train" if train else "test"]
+    made = torch.load(MADE, weights_only=True)
+    x, y = made["train"] if train else made["test"]
     return x[:size], y[:size], "generated pictures"
 
 
@@ -118,7 +122,10 @@ def main() -> None:
     _, test_y, _ = load(train=False)
     where = find() or MADE
     print(f"{source}: {len(y)} pictures to train on, {len(test_y)} to test on, from {where}")
-    one_each = [x[y == kind][0].tolist() for kind in range(10)]
+    one_each = []
+    for kind in range(10):
+        pictures = x[y == kind]
+        one_each.append(pictures[0].tolist())
     report("cifar10", here(), data=source, train=len(y), test=len(test_y), one_each=one_each)
 
 

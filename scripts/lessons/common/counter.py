@@ -67,7 +67,10 @@ def collective(func) -> str | None:
     if func.namespace not in LIBRARIES:
         return None
     own_name = func.__name__.lstrip("_")
-    return next((name for begin, name in NAMES.items() if own_name.startswith(begin)), None)
+    for begin, name in NAMES.items():
+        if own_name.startswith(begin):
+            return name
+    return None
 
 
 def tensors(values: object) -> list[torch.Tensor]:
@@ -108,7 +111,8 @@ class Collectives(TorchDispatchMode):
             values = [*args, *kwargs.values()]
             sizes = [size(value) for value in values if tensors(value)]
             whole = sizes[-1] if name == "all_to_all" else max([*sizes, size(output)])
-            self.calls.append(Call(name, whole, members(values)))
+            call = Call(name, whole, members(values))
+            self.calls.append(call)
         return output
 
     def totals(self) -> dict[str, tuple[int, int]]:

@@ -4,6 +4,7 @@ Run:  python devices.py                                              # one proce
       torchrun --standalone --nproc-per-node=2 devices.py            # two ranks
 """
 
+import atexit
 import json
 import os
 import re
@@ -68,15 +69,20 @@ def low_precision(capability: tuple[int, int] | None) -> torch.dtype:
     return torch.bfloat16
 
 
-def here() -> Place:
-    """This process's place, from torchrun's environment variables; without them, the only rank."""
+def here(gpus: int | None = None) -> Place:
+    """This process's place, from torchrun's environment variables; without them, the only rank.
+
+    With `gpus=0` it is on the CPU, and its backend gloo, whatever GPUs the machine has.
+    """
     if "RANK" not in os.environ:
         os.environ.update(ALONE)
+    if gpus is None:
+        gpus = torch.cuda.device_count()
     rank = int(os.environ["RANK"])
     local_rank = int(os.environ["LOCAL_RANK"])
     world_size = int(os.environ["WORLD_SIZE"])
     local_world_size = int(os.environ["LOCAL_WORLD_SIZE"])
-    device, backend = choose(torch.cuda.device_count(), local_world_size, local_rank)
+    device, backend = choose(gpus, local_world_size, local_rank)
     if device != "cpu":
         torch.cuda.set_device(device)  # first of all, or every rank takes memory on GPU 0
     return Place(rank, local_rank, world_size, torch.device(device), backend)
@@ -99,6 +105,17 @@ def device_name(device: torch.device) -> str:
     return f"CPU, {os.cpu_count()} cores{processor}"
 
 
+def keep_group() -> None:
+    """Keep the default process group, if there is one, until Python has run its last line.
+
+    To free a group on gloo means to wait for its threads, and these need Python's lock whenever
+    they drop a tensor. If DDP's Reducer is the last to hold the group, torch 2.10 waits *with* that
+    lock: a rank that has done all its work hangs. What `atexit` drops is freed without the lock.
+    """
+    if dist.is_initialized():
+        atexit.register([dist.group.WORLD].clear)
+
+
 def report(name: str, place: Place, **numbers) -> None:
     """Write this rank's results for the notebook: `name.json` on rank 0, else `name.rankN.json`."""
     facts = {
@@ -113,6 +130,7 @@ def report(name: str, place: Place, **numbers) -> None:
     part = Path(f"{path}.part")
     part.write_text(json.dumps(facts | numbers))
     part.replace(path)
+    keep_group()
 
 
 @record

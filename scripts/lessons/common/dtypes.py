@@ -26,7 +26,9 @@ UNITS = {  # what Linux calls a CPU's units for a format
 
 def as_integers(x: torch.Tensor) -> torch.Tensor:
     """The bits of floating-point numbers, read as integers: the next integer is the next number."""
-    return x.view(torch.int32 if x.element_size() == 4 else torch.int16)
+    if x.element_size() == 4:
+        return x.view(torch.int32)
+    return x.view(torch.int16)
 
 
 def spacing(values: Sequence[float], dtype: torch.dtype) -> list[float]:
@@ -48,8 +50,10 @@ def bits(value: float, dtype: torch.dtype) -> str:
 
 def describe(dtype: torch.dtype) -> dict[str, object]:
     """Limits, bits and spacings of a format; `smallest` is the number next to 0."""
-    powers = torch.tensor([2.0**power for power in range(-149, 128)], dtype=torch.float64)
-    held = powers[powers.to(dtype).double() == powers].tolist()  # the format has not all of them
+    powers = [2.0**power for power in range(-149, 128)]
+    powers = torch.tensor(powers, dtype=torch.float64)
+    rounded = powers.to(dtype).double()
+    held = powers[rounded == powers].tolist()  # the format has not all of them
     return {
         "largest": torch.finfo(dtype).max,
         "smallest": spacing([0.0], dtype)[0],
@@ -68,7 +72,10 @@ def units(device: torch.device) -> dict[str, bool]:
     path = Path("/proc/cpuinfo")
     text = path.read_text() if path.exists() else ""  # without Linux no unit is known
     names = set(re.findall(r"\w+", text))
-    return {"fp32": True} | {name: bool(names & known) for name, known in UNITS.items()}
+    has = {"fp32": True}
+    for name, known in UNITS.items():
+        has[name] = bool(names & known)
+    return has
 
 
 def best_dtype(has: dict[str, bool]) -> tuple[str, str]:
@@ -91,7 +98,9 @@ def multiply(size: int, place: Place, rounds: int = 5) -> dict[str, dict[str, ob
         a = torch.randn(size, size, device=place.device).to(dtype)
         b = torch.randn(size, size, device=place.device).to(dtype)
         exact = a[:1].double() @ b.double()
-        error = ((a @ b)[:1].double() - exact).abs().max() / exact.abs().max()
+        product = a @ b
+        difference = product[:1].double() - exact
+        error = difference.abs().max() / exact.abs().max()
         facts[name] = {"error": error.item()}
         ways[name] = partial(torch.matmul, a, b)
     for name, times in in_turns(ways, rounds, place.device).items():
@@ -118,9 +127,11 @@ def main() -> None:
     # What the course trains in, beside what torch says when it is asked for bf16.
     on_gpu = place.device.type == "cuda"
     capability = torch.cuda.get_device_capability() if on_gpu else None
-    sixteen = str(low_precision(capability)).removeprefix("torch.")
+    dtype = low_precision(capability)
+    sixteen = str(dtype).removeprefix("torch.")
     says = on_gpu and torch.cuda.is_bf16_supported()
-    report("dtypes", place, formats=formats, best=best_dtype(has), sixteen=sixteen, says=says)
+    best = best_dtype(has)
+    report("dtypes", place, formats=formats, best=best, sixteen=sixteen, says=says)
 
 
 if __name__ == "__main__":

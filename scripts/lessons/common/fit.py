@@ -40,9 +40,13 @@ def watch(
     """
     few = one_step(model, units, loss_of, small)
     more = one_step(model, units, loss_of, larger)
-    added = len(larger[0]) - len(small[0])
-    each = {stage: (more[stage] - few[stage]) / added for stage in few}
-    fixed = {stage: few[stage] - len(small[0]) * each[stage] for stage in few}
+    examples = len(small[0])
+    added = len(larger[0]) - examples
+    each = {}
+    fixed = {}
+    for stage in few:
+        each[stage] = (more[stage] - few[stage]) / added
+        fixed[stage] = few[stage] - examples * each[stage]
     numbers = [count(unit) for unit in units]
     size = next(model.parameters()).element_size()
     return Watched(count(model), numbers, size, fixed, each)
@@ -57,13 +61,16 @@ def forecast(watched: Watched, way: str, ranks: int, batch: int) -> dict[str, fl
     moments = []
     for stage, bytes_each in watched.each.items():
         if way == "fsdp":
-            kept = {"parameters": 4 * share, "Adam": 8 * share} | whole(watched, ranks, stage)
+            kept = {"parameters": 4 * share, "Adam": 8 * share}
+            kept |= whole(watched, ranks, stage)
         else:
             # DDP's buckets keep the gradients, also between steps.
             kept = dict.fromkeys(("parameters", "gradients"), 4 * watched.numbers)
-            kept["Adam"] = 8 * (share if way == "zero1" else watched.numbers)
+            own = share if way == "zero1" else watched.numbers  # whose moments this rank keeps
+            kept["Adam"] = 8 * own
         kept["activations"] = watched.fixed[stage] + batch * bytes_each
-        moments.append(kept | {"total": sum(kept.values())})
+        kept["total"] = sum(kept.values())
+        moments.append(kept)
     return max(moments, key=lambda kept: kept["total"])
 
 
@@ -71,10 +78,15 @@ def whole(watched: Watched, ranks: int, stage: Stage) -> dict[str, float]:
     """Bytes of whole parameters and gradients that FSDP holds on a rank in this stage."""
     units = watched.units
     backward = stage.name != "forward"
-    unit = stage.unit if stage.unit >= 0 else len(units) * backward
+    unit = stage.unit
+    if unit < 0:  # in no unit: as at the first in forward, behind the last in backward
+        unit = len(units) if backward else 0
     near = (unit, unit - 1 if backward else unit + 1)  # the next one is already there
     root = watched.numbers - sum(units)
-    gathered = root + sum(units[each] for each in near if 0 <= each < len(units))
+    gathered = root
+    for each in near:
+        if 0 <= each < len(units):
+            gathered += units[each]
     if not backward:
         return {"gathered": watched.size * gathered}
     gradients = watched.size * root + 4 * sum(units[unit + 1 :]) / ranks

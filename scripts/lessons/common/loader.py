@@ -89,9 +89,11 @@ def augment(x: Tensor, padding: int = 2) -> Tensor:
     # Fetch all pixels in one go, by their numbers in the padded picture written as one line.
     padded_width = width + 2 * padding
     pixels = rows[:, :, None] * padded_width + columns[:, None, :]  # (N, H, W)
-    index = pixels.flatten(1)[:, None].expand(-1, channels, -1)  # (N, C, H·W)
-    padded = F.pad(x, (padding,) * 4).flatten(2)
-    return padded.gather(2, index).view_as(x)
+    index = pixels.flatten(1)[:, None]  # (N, 1, H·W)
+    index = index.expand(-1, channels, -1)  # (N, C, H·W), the same for all channels
+    padded = F.pad(x, (padding,) * 4)
+    shifted = padded.flatten(2).gather(2, index)
+    return shifted.view_as(x)
 
 
 def rate(batches: Callable[[], object], pictures: int, rounds: int = 5) -> float:

@@ -17,7 +17,9 @@ def generate(train: int = 10_000, test: int = 1_999) -> dict[str, tuple[Tensor, 
     patterns = torch.cat([ten_shapes(48), blurred])
     # (pattern, channel, y, x, 32, 32): each 32×32 part of a pattern, y and x from 0 to 16.
     windows = patterns.unfold(2, 32, 1).unfold(3, 32, 1)
-    return {"train": draw(windows, train, rng), "test": draw(windows, test, rng)}
+    train_set = draw(windows, train, rng)
+    test_set = draw(windows, test, rng)
+    return {"train": train_set, "test": test_set}
 
 
 def ten_shapes(size: int) -> Tensor:
@@ -26,16 +28,17 @@ def ten_shapes(size: int) -> Tensor:
     y, x = torch.meshgrid(line, line, indexing="ij")
     far = torch.hypot(x, y)
     inside = (x.abs() < 12) & (y.abs() < 12)
-    five = [
-        far < 10,
-        (far > 7) & (far < 12),
-        inside & ((x.abs() < 3) | (y.abs() < 3)),
-        inside & (y // 4 % 2 == 0),
-        inside & (x // 4 % 2 == 0),
-    ]
+    disc = far < 10
+    ring = (far > 7) & (far < 12)
+    bars = (x.abs() < 3) | (y.abs() < 3)
+    cross = inside & bars
+    rows = inside & (y // 4 % 2 == 0)
+    columns = inside & (x // 4 % 2 == 0)
+    five = [disc, ring, cross, rows, columns]
+    shapes = torch.stack(five + five)  # (10, size, size)
     turns = torch.arange(10)[:, None] / 10 + torch.arange(3) / 3  # around the wheel of colours
-    colours = 1.8 * torch.cos(2 * math.pi * turns)
-    return colours[:, :, None, None] * torch.stack(five + five)[:, None]
+    colours = 1.8 * torch.cos(2 * math.pi * turns)  # (10, 3)
+    return colours[:, :, None, None] * shapes[:, None]
 
 
 def draw(windows: Tensor, n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -46,7 +49,10 @@ def draw(windows: Tensor, n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]
     places = torch.randint(17, (4, n), generator=rng)
     for part in torch.arange(n).split(500):  # a few at a time, to save memory
         top, left, other_top, other_left = places[:, part]
-        mix = windows[y[part], :, top, left] + windows[other[part], :, other_top, other_left]
+        shape = windows[y[part], :, top, left]
+        pattern = windows[other[part], :, other_top, other_left]
+        mix = shape + pattern
         noise = torch.randn(mix.shape, generator=rng)
-        x[part] = (128 + 30 * mix + 25 * noise).clamp(0, 255).to(torch.uint8)
+        pictures = 128 + 30 * mix + 25 * noise
+        x[part] = pictures.clamp(0, 255).to(torch.uint8)
     return x, y

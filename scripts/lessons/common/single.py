@@ -47,6 +47,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
     cycle = {"anneal_strategy": "linear", "cycle_momentum": False}
     scheduler = OneCycleLR(optimizer, args.lr, total_steps=steps, **cycle)
 
+    print_every = max(1, steps // 8)
     losses = []
     weights = []
     began = time.perf_counter()
@@ -76,7 +77,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
             scheduler.step()
             losses.append(loss.detach())
             done = len(losses)
-            if place.rank == 0 and done % max(1, steps // 8) == 0:
+            if place.rank == 0 and done % print_every == 0:
                 seconds = time.perf_counter() - began
                 pace = done * args.global_batch_size / seconds
                 progress = f"epoch {epoch + 1}, step {done} of {steps}"

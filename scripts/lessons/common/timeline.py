@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-os.environ.setdefault(
-    "KINETO_LOG_LEVEL", "6"
-)  # else the profiler reports on itself, and that there is no GPU
+# Else the profiler reports on itself, and that there is no GPU.
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")
 
 import torch
 import torch.distributed as dist
@@ -59,8 +58,12 @@ def trace(step: Callable[[], None], phases: list[str], place: Place) -> Spans:
             spans["all-reduce"].append(span)
     zero, _ = spans[phases[0]][0]
     # A barrier may be an all-reduce, too: that one began before the first phase.
-    spans["all-reduce"] = sorted(span for span in spans["all-reduce"] if span[0] > zero)
-    return {name: [(a - zero, b - zero) for a, b in own] for name, own in spans.items()}
+    all_reduces = [span for span in spans["all-reduce"] if span[0] > zero]
+    spans["all-reduce"] = sorted(all_reduces)
+    since_zero = {}
+    for name, own in spans.items():
+        since_zero[name] = [(begin - zero, end - zero) for begin, end in own]
+    return since_zero
 
 
 def training(bucket_mb: float | None, batch_size: int, place: Place) -> Callable[[], None]:
@@ -71,13 +74,16 @@ def training(bucket_mb: float | None, batch_size: int, place: Place) -> Callable
     model = ResNet().to(place.device, memory_format=torch.channels_last)
     ddp_model = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    x = torch.randn(batch_size, 3, 32, 32).to(place.device, memory_format=torch.channels_last)
-    y = torch.randint(10, (batch_size,)).to(place.device)
+    x = torch.randn(batch_size, 3, 32, 32)
+    y = torch.randint(10, (batch_size,))
+    x = x.to(place.device, memory_format=torch.channels_last)
+    y = y.to(place.device)
 
     def step() -> None:
         optimizer.zero_grad()
         with phase("forward", place):
-            loss = torch.nn.functional.cross_entropy(ddp_model(x), y)
+            output = ddp_model(x)
+            loss = torch.nn.functional.cross_entropy(output, y)
         with phase("backward", place):
             loss.backward()
         with phase("step", place):
