@@ -45,11 +45,9 @@ class Wire:
 
         `work`: the real all-reduce of this message, which is under way.
         """
-        devices = [self.device] if self.on_gpu else []
-        future = torch.futures.Future(devices=devices)
+        future = torch.futures.Future(devices=[self.device] if self.on_gpu else [])
         # A thread that sleeps needs no core, so meanwhile backward goes on.
-        carrier = threading.Thread(target=self.carry, args=(message, work, future))
-        carrier.start()
+        threading.Thread(target=self.carry, args=(message, work, future)).start()
         return future
 
     def carry(self, message: Tensor, work: dist.Work, future: torch.futures.Future) -> None:
@@ -72,8 +70,7 @@ def hook(wire: Wire, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """For `register_comm_hook`: DDP gives a full bucket and takes a future of its mean."""
     mean = bucket.buffer().div_(dist.get_world_size())
     work = dist.all_reduce(mean, async_op=True)
-    arrived = wire.send(mean, work)
-    return arrived.then(lambda future: future.value()[0])
+    return wire.send(mean, work).then(lambda future: future.value()[0])
 
 
 def network(place: Place, width: int = 512, depth: int = 8) -> nn.Sequential:
@@ -83,8 +80,7 @@ def network(place: Place, width: int = 512, depth: int = 8) -> nn.Sequential:
     for _ in range(depth):
         layers.append(nn.Linear(width, width))
         layers.append(nn.ReLU())
-    model = nn.Sequential(*layers[:-1])
-    return model.to(place.device)
+    return nn.Sequential(*layers[:-1]).to(place.device)
 
 
 class Training:
@@ -104,8 +100,7 @@ class Training:
         self.wire.log.clear()
         begin = time.perf_counter()
         self.optimizer.zero_grad()
-        output = self.ddp_model(self.x)
-        loss = output.square().mean()
+        loss = self.ddp_model(self.x).square().mean()
         self.synchronize()
         forward = time.perf_counter()
         loss.backward()  # comes back when every bucket's future has its result
@@ -144,16 +139,11 @@ def main() -> None:
     weights = []
     for mb, training in trainings.items():
         traces[mb] = training.traces[-args.rounds :]
-        parameters = training.ddp_model.parameters()
-        weights.append(nn.utils.parameters_to_vector(parameters))
+        weights.append(nn.utils.parameters_to_vector(training.ddp_model.parameters()))
         if place.rank == 0:
-            milliseconds = 1000 * median(seconds[mb])
-            print(f"buckets of {mb} MiB: {milliseconds:.0f} ms a step")
-    gaps = []
-    for own in weights:
-        difference = own - weights[0]
-        gaps.append(difference.abs().max().item())
-    report("wire", place, traces=traces, gap=max(gaps))
+            print(f"buckets of {mb} MiB: {1000 * median(seconds[mb]):.0f} ms a step")
+    gap = max((own - weights[0]).abs().max().item() for own in weights)
+    report("wire", place, traces=traces, gap=gap)
     dist.destroy_process_group()
 
 
