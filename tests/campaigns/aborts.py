@@ -7,7 +7,8 @@ A rank that ends while gloo's threads still hold a tensor may abort: "terminate 
 active exception". DDP and some optimizers import torch.distributed.nn.functional, whose functions
 take the default process group as a default argument. Imported when there is a group already, they
 keep it, and its threads, until Python shuts down. common/devices.py imports it before there is one:
-destroy_process_group() then drops the last reference, and waits for the threads.
+destroy_process_group() then drops the last reference, and waits for the threads. Its report() also
+keeps the group until `atexit`, because torch 2.10 may hang where DDP is the last to hold it.
 
 Two ranks that import torch cost 6 s of processor time, forked ones .5 s; they end alike.
 """

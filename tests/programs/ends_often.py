@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 CURED = "--cured" in sys.argv
 if CURED:
-    import devices  # noqa: F401 - it imports torch.distributed.nn.functional: that is the cure
+    import devices  # it imports torch.distributed.nn.functional: half of the cure
 
 
 def free_port() -> int:
@@ -48,6 +48,8 @@ def work() -> None:
 
     for _ in range(300):
         dist.all_reduce(torch.ones(8), async_op=True)
+    if CURED:
+        devices.keep_group()  # the other half; a lesson's program calls it in report()
     dist.destroy_process_group()
 
 
