@@ -296,7 +296,7 @@ def test_three_ranks_validate_as_one_process_does(tmp_path) -> None:
     target = torch.full((600, corpus.TARGET), corpus.PAD)
     target[:, 0] = corpus.BEGIN
     target[:, 1:3] = 7
-    target[::3, 1:] = 8  # rank 0's: five times as many words, and others
+    target[::3, 1:] = 8  # rank 0's: 11 words instead of 2, and others
     data = {"source": source, "target": target, "pad": corpus.PAD}
     data |= {"begin": corpus.BEGIN, "end": corpus.END, "special": [0, 1, 2, 3]}
     data["vocabulary"] = [str(number) for number in range(corpus.VOCABULARY)]

@@ -124,8 +124,8 @@ def main() -> None:
         replicas += step.replicas
         optimizer.step()
 
-    # What the last step did.
     gap = max(gaps)
+    # What the last step did.
     sizes = [len(part) for part in step.parts]
     threads = [replica.thread for replica in step.replicas]
     samples = []

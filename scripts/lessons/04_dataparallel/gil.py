@@ -81,8 +81,7 @@ def compare(work: Work, rounds: int, place: Place) -> dict[str, dict[str, list[f
     calls = {}
     for name, way in ways.items():
         calls[name] = partial(clocked, name, way)
-    cpu = torch.device("cpu")
-    seconds = in_turns(calls, rounds, cpu, before=dist.barrier)
+    seconds = in_turns(calls, rounds, place.device, before=dist.barrier)
     for name, own in cores.items():
         cores[name] = own[-rounds:]  # without the rounds that warm up
     return {"seconds": seconds, "cores": cores}

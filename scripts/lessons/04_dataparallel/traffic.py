@@ -29,8 +29,7 @@ def count(copies: int, batch_size: int) -> list[dict[str, int]]:
     x = x.to(devices[0])
     y = torch.randint(10, (batch_size,))
     y = y.to(devices[0])
-    weights = model.parameters()
-    optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     # The step of byhand.py. Autograd would drop the gradients of copies: here they are counted.
     parts = byhand.scatter(x, devices)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import Place, here, report, start
-from exam import exam, practise
+from exam import BATCH, Scores, exam, practise, tally
 from join import collectives
-from misreport import BATCH, Scores, tally, wrong
+from misreport import wrong
 
 
 def summed(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> Scores:
@@ -65,7 +65,7 @@ def gather(mine: Tensor, place: Place) -> Tensor:
 
 
 @torch.no_grad()
-def medians(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> Scores:
+def medians(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, float]:
     """The median loss: from the losses of all samples, and as the mean of the ranks' medians."""
     part = slice(place.rank, None, place.world_size)
     output = model(x[part])

@@ -15,6 +15,8 @@ CENTRES = [[3.0, 0.0], [0.0, 1.5], [0.0, 0.0]]
 BATCHES = 20  # of a training, seen by each rank
 POINTS = 4  # in a batch of one rank: so few that the ranks' statistics differ clearly
 SEED = 3
+BATCH = 10  # samples in a batch of one rank, when the model is tested
+Scores = dict[str, float]  # of a model, by the name of the metric
 
 
 def points(y: Tensor, generator: torch.Generator) -> Tensor:
@@ -54,6 +56,18 @@ def exam(place: Place) -> tuple[nn.Module, Tensor, Tensor]:
         linear.bias.copy_(-squares / 2)
     model = model.to(place.device)
     return model, x.to(place.device), y.to(place.device)
+
+
+@torch.no_grad()
+def tally(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Of a batch: right answers, sum of the losses, samples, (3,) in float64."""
+    output = model(x)
+    answers = output.argmax(1)
+    correct = answers == y
+    right = correct.sum().double()
+    loss = nn.functional.cross_entropy(output, y, reduction="sum")
+    count = loss.new_tensor(len(y))
+    return torch.stack([right, loss, count])
 
 
 @torch.enable_grad()

@@ -114,8 +114,8 @@ def main() -> None:
 
     # All rows, and which of them stand in this rank's file: the last file is the longer one.
     y = row_kinds()
-    borders = torch.arange(1, place.world_size)
-    cuts = borders * OLD // place.world_size
+    later_ranks = torch.arange(1, place.world_size)
+    cuts = later_ranks * OLD // place.world_size
     row_numbers = torch.arange(len(y))
     files = row_numbers.tensor_split(cuts)
     rows = files[place.rank].to(place.device)

@@ -1,6 +1,6 @@
 """Four common reports on a model, all of them wrong: on two ranks and more, or even on one.
 
-`from misreport import tally, wrong`
+Use:  from misreport import wrong
 """
 
 import torch
@@ -9,21 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import DistributedSampler
 
 from devices import Place
-
-BATCH = 10  # samples in a batch of one rank
-Scores = dict[str, float]  # of a model, by the name of the metric
-
-
-@torch.no_grad()
-def tally(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Of a batch: right answers, sum of the losses, samples, (3,) in float64."""
-    output = model(x)
-    answers = output.argmax(1)
-    correct = answers == y
-    right = correct.sum().double()
-    loss = nn.functional.cross_entropy(output, y, reduction="sum")
-    count = loss.new_tensor(len(y))
-    return torch.stack([right, loss, count])
+from exam import BATCH, Scores, tally
 
 
 def sampled(model: nn.Module, x: Tensor, y: Tensor, place: Place, drop_last: bool) -> Tensor:
@@ -53,7 +39,7 @@ def wrong(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, Sco
     for batch_x, batch_y in zip(own_x, own_y, strict=True):
         tallies.append(tally(model, batch_x, batch_y))
     own = torch.stack(tallies)
-    # The mean of each batch, then of a rank's batches, and then of the ranks.
+    # Wrong, as the last batch counts as much as the others, though it may be smaller.
     batch_means = own / own[:, 2:]
     rank_mean = batch_means.mean(0)
     means = rank_mean / place.world_size

@@ -27,7 +27,7 @@ def sent(calls: list[Call], ranks: int) -> float:
     rounds = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
     total = 0
     for call in calls:
-        around = rounds[call.name] * call.bytes  # from rank to rank, until all have had them
+        around = rounds[call.name] * call.bytes  # a rank leaves out one of its pieces
         total += around * (ranks - 1) / ranks
     return total
 

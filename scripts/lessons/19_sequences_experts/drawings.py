@@ -88,7 +88,7 @@ def draw_steps(works: dict[str, list[list[int]]]) -> None:
 
 
 def draw_ways(sent: dict[str, dict[str, list[float]]]) -> None:
-    """For each shape and way: kB of activations and of gradients that one rank sends."""
+    """For each shape and way: MB of activations and of gradients that one rank sends."""
     size = (6.2, 3.2)
     figure, axes = plt.subplots(1, len(sent), figsize=size, sharey=True, sharex=True)
     for ax, shape in zip(axes, sent, strict=True):

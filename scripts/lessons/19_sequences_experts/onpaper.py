@@ -54,7 +54,7 @@ def part(model: Model, tensor: int, sequence: int, pipeline: int, passes: float)
         activations[Stage("end", unit)] = kept
     units = [model.of_layer // tensor] * layers
     numbers = sum(units) + model.embeddings // (tensor * pipeline)
-    fixed = dict.fromkeys(activations, 0.0)  # nothing that an empty batch needs, too
+    fixed = dict.fromkeys(activations, 0.0)  # all of it grows with the batch
     return Watched(numbers, units, SHORT, fixed, activations)
 
 
