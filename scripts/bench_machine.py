@@ -18,6 +18,12 @@ def cpuinfo(field: str) -> str:
     return found[1] if found else ""
 
 
+def cpu_model() -> str:
+    """The CPU's family and model: processors in a cloud share a name. "6-143", or "" elsewhere."""
+    numbers = [cpuinfo("cpu family"), cpuinfo("model")]
+    return "-".join(filter(None, numbers))
+
+
 def bf16_units() -> list[str]:
     """Which units this CPU has for bf16."""
     flags = f"{cpuinfo('flags')} {cpuinfo('Features')}".split()
@@ -25,12 +31,12 @@ def bf16_units() -> list[str]:
 
 
 def machine() -> dict:
-    """Processor and torch. Processors in a cloud share a name, so their model is kept, too."""
+    """Processor and torch."""
     import torch  # it takes long, and `--help` does not need it
 
     return {
         "name": processor(),
-        "model": "-".join(filter(None, [cpuinfo("cpu family"), cpuinfo("model")])),
+        "model": cpu_model(),
         "bf16": bf16_units(),
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),

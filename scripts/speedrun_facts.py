@@ -10,6 +10,7 @@ import torch
 from torchvision.datasets import CIFAR10
 
 import rooms
+from bench_machine import cpu_model
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "speedrun"
@@ -53,7 +54,10 @@ def about(args: argparse.Namespace) -> dict:
     """What is measured on, and on which pictures."""
     devices = rooms.load("devices")
     facts = {"cores": os.cpu_count(), "torch": torch.__version__}
-    facts["device"] = devices.device_name(devices.here().device)
+    device = devices.here().device
+    facts["device"] = devices.device_name(device)
+    if device.type == "cpu" and cpu_model():
+        facts["device"] += f", model {cpu_model()}"
     source = "generated pictures"
     if args.data:
         source = "CIFAR-10" if originals(args.data) else "a copy of CIFAR-10, not its own files"

@@ -16,14 +16,10 @@ from speedrun_waterfall import TRIES, error, ratio, recipe_of
 
 TUTORIAL = "batches+cycle+last+smooth"  # lesson 06's loop, with the network of the tutorials
 TUTORIAL_RATES = (0.03, 0.06, 0.12, 0.24)  # as many tries as the fastest gets
-# Beside what was kept: what short trainings may leave out, though longer ones want it. Times the
-# rate, and switches.
-OTHERS = (
-    (1.0, ""),
-    (1.0, "batches+cycle"),
-    (1.0, "batches+cycle+sizes"),
-    (2.0, "batches+cycle+sizes"),
-)
+# What short trainings may leave out, though longer ones want it: joined to what was kept.
+SMALL = "batches+cycle+sizes"
+LARGE = f"{SMALL}+fused+views+smooth+wide"
+OTHERS = ((1.0, SMALL), (2.0, SMALL), (1.0, LARGE), (2.0, LARGE))  # times the rate, and switches
 FINAL = "the fastest / the tutorials' network, test error"
 
 

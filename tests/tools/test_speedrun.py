@@ -10,7 +10,7 @@ import pytest
 import speedrun
 import speedrun_facts
 import speedrun_final
-from speedrun_runs import Runs
+from speedrun_runs import Runs, programs
 from speedrun_waterfall import (
     CANDIDATES,
     TRIES,
@@ -205,3 +205,15 @@ def test_without_units_there_is_no_candidate_for_16_bits() -> None:
         chosen = speedrun.chosen(args, {"gflops": {"format": kind}})
         names[kind] = [each.switches for each in chosen]
     assert set(names["bf16"]) - set(names["fp32"]) == {"bits"} and "nothing" in names["fp32"]
+
+
+def test_processors_of_one_name_and_two_models_share_no_log(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(speedrun_facts, "rates", dict)
+    folder = programs(tmp_path / "programs", tmp_path)
+    logs = []
+    for model in ("6-143", "6-207", ""):
+        monkeypatch.setattr(speedrun_facts, "cpu_model", lambda model=model: model)
+        facts = speedrun_facts.about(Namespace(data=None, source="", seconds=1))
+        assert (model in facts["device"]) and ("model" in facts["device"]) == bool(model)
+        logs.append(speedrun_facts.log_of("kind", facts, folder))
+    assert len(set(logs)) == 3
