@@ -50,8 +50,8 @@ def main() -> None:
         torch.save(model.module.state_dict(), "convert.pt")
     # STUB torch.save(model.state_dict(), "convert.pt")
     # END SOLUTION
-    end()
     report("convert", here(), **notes(dataset, model))  # for the check below
+    end()
 
 
 if __name__ == "__main__":

@@ -104,11 +104,11 @@ def main() -> None:
     # Range: a deep network's gradients in each format, and in fp16 once more with a scaled loss.
     histograms = {}
     for name, dtype in FORMATS.items():
-        layers = gradients(dtype, 1.0, place.device)
-        histograms[name] = histogram(layers)
-    layers = gradients(torch.float16, args.scale, place.device)
+        found = gradients(dtype, 1.0, place.device)
+        histograms[name] = histogram(found)
+    found = gradients(torch.float16, args.scale, place.device)
     name = f"fp16, loss × {args.scale:g}"
-    histograms[name] = histogram(layers)
+    histograms[name] = histogram(found)
     report("vanish", place, traces=traces, found=histograms)
 
 

@@ -4,6 +4,7 @@ Run:  torchrun --standalone --nproc-per-node=2 uneven.py
 """
 
 import argparse
+import atexit
 import time
 from datetime import timedelta
 
@@ -28,6 +29,7 @@ def main() -> None:
     # All ranks have come. From here on, little patience.
     patience = timedelta(seconds=args.limit)
     group = dist.new_group(timeout=patience)
+    atexit.register([group].clear)  # kept to the end, as report() keeps the default group
 
     # Every rank takes its share, and cuts it into batches.
     torch.manual_seed(0)

@@ -84,7 +84,7 @@ def main() -> None:
     start(place)
     wires = links(args.gbit, args.latency_ms, place)
 
-    # Messages of every size on every link.
+    # First messages alone: where is the bend between latency and bandwidth?
     messages = {}
     for name, wire in wires.items():
         for size in SIZES:
@@ -122,8 +122,8 @@ def main() -> None:
         rows.append(row)
     if place.rank == 0:
         for name in wires:
-            largest = times[name][SIZES[-1]]
-            milliseconds = 1000 * median(largest)
+            seconds_of_last = times[name][SIZES[-1]]
+            milliseconds = 1000 * median(seconds_of_last)
             print(f"{name:12} 4 MiB in {milliseconds:6.1f} ms")
     report("link", place, sweep=times, steps=rows, sent=sent)
     dist.destroy_process_group()

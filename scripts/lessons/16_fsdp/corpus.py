@@ -1,6 +1,9 @@
 """Docstrings of the Python that is installed here: from the description to its first line.
 
-    write("docs.pt")      # reads the files once, in one process
+    write("docs.pt")             # reads the files once, in one process
+    numbers = text(row, data)    # a row's numbers up to its end
+    readable(numbers, data)      # the words that they stand for
+    f1(numbers, truth)           # how many words agree
 
 Each pair has the name and the description of a function as its source, and the first line of its
 docstring as its target.
@@ -46,8 +49,8 @@ def docstrings(root: Path) -> Iterator[tuple[str, str]]:
     for path in files(root):
         code = path.read_text(encoding="utf8", errors="ignore")
         for name, docstring in FUNCTION.findall(code):
-            text = dedent("    " + docstring).strip()
-            first, _, rest = text.partition("\n")
+            lines = dedent("    " + docstring).strip()
+            first, _, rest = lines.partition("\n")
             description = " ".join(rest.split())
             long_enough = 10 < len(first) < 80 and len(description) > 40
             english = first.isascii() and description.isascii()
@@ -71,11 +74,11 @@ def pairs() -> list[tuple[list[str], list[str]]]:
     return kept
 
 
-def numbered(texts: list[list[str]], numbers: dict[str, int], length: int) -> torch.Tensor:
-    """Rows of numbers, filled up with PAD."""
-    rows = torch.full((len(texts), length), PAD)
-    for row, text in zip(rows, texts, strict=True):
-        known = [numbers.get(word, OTHER) for word in text]
+def numbered(sides: list[list[str]], numbers: dict[str, int], length: int) -> torch.Tensor:
+    """Rows of numbers for the words of sources, or of targets, filled up with PAD."""
+    rows = torch.full((len(sides), length), PAD)
+    for row, side in zip(rows, sides, strict=True):
+        known = [numbers.get(word, OTHER) for word in side]
         row[: len(known)] = torch.tensor(known)
     return rows
 
@@ -83,12 +86,12 @@ def numbered(texts: list[list[str]], numbers: dict[str, int], length: int) -> to
 def f1(row: list[int], truth: list[int]) -> float:
     """How many words agree, wherever they are: from 0 to 1."""
     overlap = Counter(row) & Counter(truth)
-    words = len(row) + len(truth)
-    return 2 * overlap.total() / max(1, words)
+    both = len(row) + len(truth)
+    return 2 * overlap.total() / max(1, both)
 
 
 def text(row: torch.Tensor, data: dict) -> list[int]:
-    """The words of a row up to its end, without special ones, such as an unknown word."""
+    """The numbers of a row up to its end, without special ones, such as that of unknown words."""
     numbers = row.tolist()
     if numbers[0] == data["begin"]:
         numbers = numbers[1:]

@@ -42,11 +42,15 @@ def ready(place: Place, name: str) -> tuple[nn.Module, dict]:
     return fully_shard(model, mesh=mesh), data
 
 
+def of_others(source: Tensor) -> Tensor:
+    """For each pair the source of the pair before."""
+    return source.roll(1, 0)
+
+
 @torch.no_grad()
-def validate(model: nn.Module, source: Tensor, target: Tensor) -> dict[str, float]:
-    """Loss on pairs that are held out, with their own source and with that of the pair before."""
-    other = source.roll(1, 0)
-    own_loss = model(source, target)
+def validate(model: nn.Module, own: Tensor, other: Tensor, target: Tensor) -> dict[str, float]:
+    """Loss on pairs that are held out, with their own sources and with those of other pairs."""
+    own_loss = model(own, target)
     other_loss = model(other, target)
     return {"own": own_loss.item(), "other": other_loss.item()}
 
@@ -103,6 +107,7 @@ def main() -> None:
     target = data["target"].to(place.device)
     share = slice(place.rank, HELD_OUT, place.world_size)  # of what is held out, for this rank
     held_source = source[share]
+    held_other = of_others(source[:HELD_OUT])[share]
     held_target = target[share]
     held_words = count_words(held_target, data["pad"])
 
@@ -112,8 +117,8 @@ def main() -> None:
     curve = {}
     for step in range(args.steps + 1):
         if step % args.every == 0 or step == args.steps:
-            own_losses = validate(model, held_source, held_target)
-            curve[step] = mean_of_ranks(own_losses, held_words, place)
+            losses = validate(model, held_source, held_other, held_target)
+            curve[step] = mean_of_ranks(losses, held_words, place)
             if place.rank == 0 and step % (4 * args.every) == 0:
                 both = "{own:.2f}, with another's source {other:.2f}".format(**curve[step])
                 print(f"step {step}: validation loss {both}")

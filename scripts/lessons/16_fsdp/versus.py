@@ -117,12 +117,12 @@ def main() -> None:
     runs = {}
     for way, model in ways.items():
         sent = train(model, place, place.world_size)
-        largest = (whole(model) - expected).abs().max()
-        difference = largest / expected.abs().max()
+        difference = (whole(model) - expected).abs().max()
+        relative = difference / expected.abs().max()
         numbers = kept(model)
-        runs[way] = {"kept": numbers, "difference": difference.item(), "sent": sent.totals()}
+        runs[way] = {"kept": numbers, "difference": relative.item(), "sent": sent.totals()}
         if place.rank == 0:
-            print(f"{way:12}keeps {numbers:,} numbers; off by {difference:.1e}")
+            print(f"{way:12}keeps {numbers:,} numbers; off by {relative:.1e}")
     root = 0
     for name, parameter in alone.named_parameters():
         if "layers" not in name:

@@ -36,7 +36,7 @@ def post(tensor: Tensor, to: int, group: dist.ProcessGroup, sent: list) -> None:
     # END SOLUTION
 
 
-def trade(schedule: str, post: Callable, place: Place, group: dist.ProcessGroup) -> list[str]:
+def trade(schedule: str, send: Callable, place: Place, group: dist.ProcessGroup) -> list[str]:
     """All messages of one step; the names of those that have arrived here."""
     arrived = []
     sent = []
@@ -55,7 +55,7 @@ def trade(schedule: str, post: Callable, place: Place, group: dist.ProcessGroup)
             if 0 <= to < place.world_size:
                 doing = f"sends {kind}{i} to rank {to}"
                 message = torch.full((SIZE,), float(i))
-                post(message, to, group, sent)
+                send(message, to, group, sent)
         except RuntimeError as error:
             raise RuntimeError(f"{schedule}, rank {place.rank} {doing}: {error}") from None
     for message in sent:
@@ -71,7 +71,7 @@ def main() -> None:
     args = parser.parse_args()
     place = here(gpus=0)  # gloo everywhere: the messages read the same with and without GPUs
     start(place)
-    send = post if args.own else wait_and_post
+    sender = post if args.own else wait_and_post
     arrived = {}
     said = ""
     for schedule in ["GPipe", "1F1B"]:
@@ -80,7 +80,7 @@ def main() -> None:
         group = dist.new_group(timeout=limit)
         dist.barrier()
         try:
-            arrived[schedule] = trade(schedule, send, place, group)
+            arrived[schedule] = trade(schedule, sender, place, group)
         except RuntimeError as error:
             said = str(error)
             print(f"{said}\n", end="", flush=True)

@@ -117,12 +117,12 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, place: Place) -> 
     with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda kept: kept.tensor):
         schedule.step(*inputs, **extra)
 
-    gaps = []
+    differences = []
     for parameter, full in zip(own.parameters(), model.parameters(), strict=True):
         if parameter.grad is not None:
-            gap = (parameter.grad - full.grad).abs().max()
-            gaps.append(gap / full.grad.abs().max())
-    gap = max(gaps).item()
+            difference = (parameter.grad - full.grad).abs().max()
+            differences.append(difference / full.grad.abs().max())
+    gap = max(differences).item()
     loss = torch.stack(losses).mean().item() if losses else None
     return {"actions": actions, "saved": saved.peak, "gap": gap, "loss": loss}
 
