@@ -274,6 +274,38 @@ def test_no_thread_of_gloo_outlives_its_group(tmp_path, cured):
     assert ("pt_gloo_runloop" not in ended) == cured, ended
 
 
+# Programs that leave their group first: when they do, no model of theirs is wrapped in DDP.
+LEAVE_FIRST = {"group", "toy", "raises", "ownagent", "stranger", "lightlog"}
+LEAVING = {"destroy_process_group", "end"}  # `end` is that of lesson 06
+
+
+def calls(tree: ast.AST) -> set[str]:
+    """The names of all functions and methods that are called in it."""
+    functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {getattr(each, "attr", getattr(each, "id", "")) for each in functions}
+
+
+def leaves_too_early(code: str) -> bool:
+    """Whether a group is left where no earlier statement of that block has kept it."""
+    blocks = [getattr(node, "body", None) for node in ast.walk(ast.parse(code))]
+    for block in blocks:
+        kept = False
+        for statement in block if isinstance(block, list) else []:
+            leaves = isinstance(statement, ast.Expr) and calls(statement) & LEAVING
+            if leaves and not kept:
+                return True
+            kept = kept or bool(calls(statement) & {"report", "keep_group"})
+    return False
+
+
+def test_a_rank_keeps_its_group_before_it_leaves_it():
+    """Or DDP may be the last to hold it, and on torch 2.10 such a rank may hang (keep_group)."""
+    assert leaves_too_early("if True:\n    dist.destroy_process_group()\n    report(1)")
+    assert not leaves_too_early("for x in y:\n    report(1)\ndist.destroy_process_group()")
+    early = {file.stem for file in rooms.programs() if leaves_too_early(file.read_text())}
+    assert early == LEAVE_FIRST
+
+
 def noise(n: int, height: int = 32, width: int = 32) -> torch.Tensor:
     """Pictures without a zero, so that padding can be told from a picture."""
     return torch.randint(
