@@ -59,18 +59,26 @@ def point_out(cells: Cells) -> None:
         program = WRITE.match(cell.source)
         numbers = lines_of(cell) if program else []
         if numbers and above:
-            above.source += pointer(program[1], numbers, "" if inside else next_one(cells[place:]))
+            later = "" if inside else asking(cells[place:], program[1])
+            above.source += pointer(program[1], numbers, later)
         above = None if program else above
 
 
-def next_one(cells: Cells) -> str:
-    """The number of the first exercise in these cells; "" if there is none."""
+def asking(cells: Cells, program: str) -> str:
+    """The number of the first exercise in these cells that names the program; of the first one,
+    if none does; "" if there is no exercise.
+    """
+    sections: dict[str, str] = {}
+    exercise = ""
     for _, cell in cells:
         headings = HEADING.findall(cell.source) if cell.cell_type == "markdown" else []
         for heading in headings:
-            if EXERCISE.match(heading):
-                return EXERCISE.match(heading)[1]
-    return ""
+            match = EXERCISE.match(heading)
+            exercise = match[1] if match else ""
+        if exercise:
+            sections[exercise] = sections.get(exercise, "") + cell.source
+    naming = [number for number, text in sections.items() if program in text]
+    return next(iter([*naming, *sections]), "")
 
 
 def is_check(cell: NotebookNode) -> bool:

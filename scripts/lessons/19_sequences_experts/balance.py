@@ -38,7 +38,7 @@ def own_rows(whole: Tensor, place: Place) -> Tensor:
 
 
 def balance_loss(counts: Tensor, probabilities: Tensor) -> Tensor:
-    """This rank's part of E · Σ f p: it is 1 for equal loads, and more for uneven ones.
+    """This rank's part of E · Σ f p: 1 for equal loads, E if one expert surely gets all tokens.
 
     f is the share of all ranks' tokens that go to an expert, p its mean probability. f is counted,
     so it has no gradient; p has one, and it lowers what is chosen often.

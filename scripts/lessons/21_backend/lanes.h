@@ -9,7 +9,7 @@
 #include "nameless.h"
 #include "waits.h"
 
-constexpr size_t CHUNK = 512 * 1024;  // bytes: two of them fit into a core's own cache
+constexpr size_t CHUNK = 512 * 1024;  // bytes: small enough to be still in a cache when it is read
 constexpr uint32_t SLOTS = 2;         // for chunks, used in turns
 
 // What a rank is doing. All ranks must do the same, so each chunk carries this, and is compared.

@@ -1,4 +1,4 @@
-"""Four ways to add up over two ranks, from 4 bytes to 25 MB; and what one memcpy takes.
+"""Three ways to add up over the ranks, from 4 bytes to 25 MB; and what one memcpy takes.
 
 Run:  python speeds.py
       torchrun --standalone --nproc-per-node=2 speeds.py --rounds 20
