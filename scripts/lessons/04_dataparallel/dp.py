@@ -107,7 +107,7 @@ def main() -> None:
     print("dim=0 gives", first.calls)
     print("dim=1 gives", second.calls)
 
-    # Memory first, while only DataParallel has been at work.
+    # Memory first, before any plain ResNet has been at work.
     together = []
     for size in args.batch_sizes:
         network = ResNet().to(place.device)

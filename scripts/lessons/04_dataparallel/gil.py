@@ -105,7 +105,7 @@ def main() -> None:
         if place.rank == 0:
             times = []
             for way, own in measured["seconds"].items():
-                times.append(f"{way} {median(own):.2f} s")
+                times.append(f"{way} {median(own):.3f} s")
             print(f"{kind}:", ", ".join(times))
     report("gil", place, seconds=seconds, cores=cores)
     dist.destroy_process_group()
