@@ -19,7 +19,7 @@ WAYS = ["SGD", "SGD, mended", "ZeRO", "ZeRO, mended"]
 
 
 class Twins(nn.Module):
-    """Weights that start alike and have the same gradient in every step: they should stay alike."""
+    """Weights that start alike and have the same loss: they should stay alike."""
 
     def __init__(self, count: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Five faults that say nothing. Each is committed beside its remedy, and its harm is counted.
+"""Five faults that say nothing, most of them beside their remedy. The harm is counted.
 
 Run:  torchrun --standalone --nproc-per-node=2 quiet.py
 """
