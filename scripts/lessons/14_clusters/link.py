@@ -84,7 +84,7 @@ def main() -> None:
     start(place)
     wires = links(args.gbit, args.latency_ms, place)
 
-    # First messages alone: where is the bend between latency and bandwidth?
+    # Messages of every size on every link.
     messages = {}
     for name, wire in wires.items():
         for size in SIZES:
@@ -122,8 +122,8 @@ def main() -> None:
         rows.append(row)
     if place.rank == 0:
         for name in wires:
-            seconds_of_last = times[name][SIZES[-1]]
-            milliseconds = 1000 * median(seconds_of_last)
+            largest = times[name][SIZES[-1]]
+            milliseconds = 1000 * median(largest)
             print(f"{name:12} 4 MiB in {milliseconds:6.1f} ms")
     report("link", place, sweep=times, steps=rows, sent=sent)
     dist.destroy_process_group()
