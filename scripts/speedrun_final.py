@@ -18,7 +18,7 @@ TUTORIAL = "batches+cycle+last+smooth"  # lesson 06's loop, with the network of 
 TUTORIAL_RATES = (0.03, 0.06, 0.12, 0.24)  # as many tries as the fastest gets
 # What short trainings may leave out, though longer ones want it: joined to what was kept.
 SMALL = "batches+cycle+sizes"
-LARGE = f"{SMALL}+fused+views+smooth+wide"
+LARGE = f"{SMALL}+bits+fused+views+smooth+wide"
 OTHERS = ((1.0, SMALL), (2.0, SMALL), (1.0, LARGE), (2.0, LARGE))  # times the rate, and switches
 FINAL = "the fastest / the tutorials' network, test error"
 
