@@ -50,9 +50,7 @@ def of_others(source: Tensor) -> Tensor:
 @torch.no_grad()
 def validate(model: nn.Module, own: Tensor, other: Tensor, target: Tensor) -> dict[str, float]:
     """Loss on pairs that are held out, with their own sources and with those of other pairs."""
-    own_loss = model(own, target)
-    other_loss = model(other, target)
-    return {"own": own_loss.item(), "other": other_loss.item()}
+    return {"own": model(own, target).item(), "other": model(other, target).item()}
 
 
 def count_words(target: Tensor, pad: int) -> int:
