@@ -67,8 +67,8 @@ def test_a_program_above_its_exercise_runs_as_it_is_first(course: Small):
 def test_the_exercise_that_names_the_program_is_the_one_that_asks(course: Small):
     course.replace(FIRST, "### Exercise 1 · 練習 1", "### A tool · 工具")
     course.replace(FIRST, "### Exercise 2 · 練習 2", "### Exercise 1 · 練習 1")
-    more = "# BEGIN SOLUTION\nmore = 1\n# STUB more = 0\n# END SOLUTION"
-    course[FIRST] += f"\n### Exercise 2 · 練習 2\n\nIn `tools.py`.\n\n```python\n{more}\n```\n"
+    course[FIRST] += "\n### Exercise 2 · 練習 2\n\nIn `tools.py`.\n\n在 `tools.py`。\n"
+    course[FIRST] += "\n```python\n# BEGIN SOLUTION\nA = 1\n# STUB A = 0\n# END SOLUTION\n```\n"
     assert course.build() == 0
     [text] = [cell.source for cell in course.notebook().cells if "after ▼▼▼" in cell.source]
     assert "as it is: Exercise 2, further down" in text and "後面的練習 2 會請你" in text
