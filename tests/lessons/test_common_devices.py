@@ -4,6 +4,7 @@ import ast
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -274,9 +275,11 @@ def test_no_thread_of_gloo_outlives_its_group(tmp_path, cured):
     assert ("pt_gloo_runloop" not in ended) == cured, ended
 
 
-# Programs that leave their group first: when they do, no model of theirs is wrapped in DDP.
+# Programs that leave their group first: they have no DDP, or it is inside Lightning's fit().
 LEAVE_FIRST = {"group", "toy", "raises", "ownagent", "stranger", "lightlog"}
 LEAVING = {"destroy_process_group", "end"}  # `end` is that of lesson 06
+# Programs whose DDP has a group of its own, and that do not keep it yet.
+NOT_KEPT = {"refused", "paramserver", "hybrid", "talk", "alike"}
 
 
 def calls(tree: ast.AST) -> set[str]:
@@ -299,11 +302,18 @@ def leaves_too_early(code: str) -> bool:
 
 
 def test_a_rank_keeps_its_group_before_it_leaves_it():
-    """Or DDP may be the last to hold it, and on torch 2.10 such a rank may hang (keep_group)."""
+    """The default group. Or DDP may be the last to hold it: a hang on torch 2.10 (keep_group)."""
     assert leaves_too_early("if True:\n    dist.destroy_process_group()\n    report(1)")
     assert not leaves_too_early("for x in y:\n    report(1)\ndist.destroy_process_group()")
     early = {file.stem for file in rooms.programs() if leaves_too_early(file.read_text())}
     assert early == LEAVE_FIRST
+
+
+def test_a_group_of_its_own_that_ddp_has_is_kept_too():
+    codes = {file.stem: file.read_text() for file in rooms.programs()}
+    own = {name for name, code in codes.items() if re.search(r"Parallel\(.*process_group=", code)}
+    assert {name for name in own if "atexit.register([" not in codes[name]} == NOT_KEPT
+    assert own - NOT_KEPT == {"uneven"}
 
 
 def noise(n: int, height: int = 32, width: int = 32) -> torch.Tensor:
