@@ -78,7 +78,7 @@ ROOMS = {
     "rubbish: checkpoint": Room(
         f"mkdir run; {RUBBISH} run/step-000010.rank-0-of-1.pt; {TRAIN} --go-on",
         0,
-        r"refuses run/step-000010\.rank-0-of-1\.pt is not a whole checkpoint: \S",
+        r"refuses run/step-000010\.rank-0-of-1\.pt is not a checkpoint to load: \S",
     ),
     "rubbish: CIFAR-10": Room(
         f"D=data/cifar-10-batches-py; mkdir -p $D; {RUBBISH} $D/data_batch_1; {CIFAR10}",

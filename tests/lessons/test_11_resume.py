@@ -106,7 +106,7 @@ def test_a_cut_file_is_refused_by_name(part: float, tmp_path: Path) -> None:
     path = tmp_path / "state.pt"
     save({"weights": torch.ones(10_000)}, path)
     os.truncate(path, int(part * path.stat().st_size))
-    with pytest.raises(CheckpointError, match=r"state\.pt is not a whole checkpoint: \S"):
+    with pytest.raises(CheckpointError, match=r"state\.pt is not a checkpoint to load: \S"):
         load(path)
 
 

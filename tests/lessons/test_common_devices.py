@@ -1,6 +1,7 @@
 """Who computes where (devices.py), and how pictures become batches (loader.py)."""
 
 import ast
+import atexit
 import itertools
 import json
 import os
@@ -154,6 +155,23 @@ def test_start_binds_a_group_to_what_the_place_says(monkeypatch):
     assert made["device_id"] is None
 
 
+def test_start_keeps_the_group_and_so_does_report(environment, monkeypatch, tmp_path):
+    """Lessons 05 and 06 make their group themselves: report() keeps it for them."""
+    monkeypatch.chdir(tmp_path)
+    kept = []
+    monkeypatch.setattr(atexit, "register", lambda clear: kept.extend(clear.__self__))
+    place = here()
+    start(place)
+    assert kept == [dist.group.WORLD]
+    dist.destroy_process_group()
+    report("nobody", place)
+    assert len(kept) == 1, "there is no group to keep"
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    report("raw", place)
+    assert kept[1:] == [dist.group.WORLD]
+    dist.destroy_process_group()
+
+
 def test_every_rank_reports_into_its_own_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for rank in range(3):
@@ -232,7 +250,6 @@ model = DistributedDataParallel(torch.nn.Linear(2, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 model(torch.ones(1, 2)).sum().backward()
 optimizer.step()
-devices.report("trained", place)
 dist.destroy_process_group()
 del model, optimizer
 gc.collect()
@@ -271,15 +288,14 @@ def test_no_thread_of_gloo_outlives_its_group(tmp_path, cured):
     )
     assert done.returncode == 0 or not cured, done.stderr
     freed, ended = map(ast.literal_eval, done.stdout.splitlines())
-    assert "pt_gloo_runloop" in freed, "report() keeps the group, so the model is not its last user"
+    assert "pt_gloo_runloop" in freed, "start() keeps the group, so the model is not its last user"
     assert ("pt_gloo_runloop" not in ended) == cured, ended
 
 
-# Programs that leave their group first: they have no DDP, or it is inside Lightning's fit().
-LEAVE_FIRST = {"group", "toy", "raises", "ownagent", "stranger", "lightlog"}
+# Programs that leave their group first: they have no DDP.
+LEAVE_FIRST = {"group", "toy", "raises"}
 LEAVING = {"destroy_process_group", "end"}  # `end` is that of lesson 06
-# Programs whose DDP has a group of its own, and that do not keep it yet.
-NOT_KEPT = {"refused", "paramserver", "hybrid", "talk", "alike"}
+KEEPING = {"start", "report", "keep_group"}
 
 
 def calls(tree: ast.AST) -> set[str]:
@@ -288,32 +304,39 @@ def calls(tree: ast.AST) -> set[str]:
     return {getattr(each, "attr", getattr(each, "id", "")) for each in functions}
 
 
-def leaves_too_early(code: str) -> bool:
-    """Whether a group is left where no earlier statement of that block has kept it."""
-    blocks = [getattr(node, "body", None) for node in ast.walk(ast.parse(code))]
-    for block in blocks:
-        kept = False
-        for statement in block if isinstance(block, list) else []:
-            leaves = isinstance(statement, ast.Expr) and calls(statement) & LEAVING
-            if leaves and not kept:
-                return True
-            kept = kept or bool(calls(statement) & {"report", "keep_group"})
+def leaves_too_early(block: ast.AST, kept: bool = False) -> bool:
+    """Whether a group is left where no statement of this block, or around it, has kept it before.
+
+    A function begins anew: what its callers have done is not looked at.
+    """
+    for statement in getattr(block, "body", []):
+        function = isinstance(statement, ast.FunctionDef)
+        if leaves_too_early(statement, kept and not function):
+            return True
+        leaves = isinstance(statement, ast.Expr) and calls(statement) & LEAVING
+        if leaves and not kept:
+            return True
+        kept = kept or (not function and bool(calls(statement) & KEEPING))
     return False
 
 
 def test_a_rank_keeps_its_group_before_it_leaves_it():
     """The default group. Or DDP may be the last to hold it: a hang on torch 2.10 (keep_group)."""
-    assert leaves_too_early("if True:\n    dist.destroy_process_group()\n    report(1)")
-    assert not leaves_too_early("for x in y:\n    report(1)\ndist.destroy_process_group()")
-    early = {file.stem for file in rooms.programs() if leaves_too_early(file.read_text())}
+    assert leaves_too_early(ast.parse("if x:\n    dist.destroy_process_group()\n    report(1)"))
+    assert leaves_too_early(ast.parse("start(1)\ndef f():\n    dist.destroy_process_group()"))
+    assert not leaves_too_early(ast.parse("start(1)\nif x:\n    dist.destroy_process_group()"))
+    trees = {file.stem: ast.parse(file.read_text()) for file in rooms.programs()}
+    early = {name for name, tree in trees.items() if leaves_too_early(tree)}
     assert early == LEAVE_FIRST
 
 
 def test_a_group_of_its_own_that_ddp_has_is_kept_too():
     codes = {file.stem: file.read_text() for file in rooms.programs()}
     own = {name for name, code in codes.items() if re.search(r"Parallel\(.*process_group=", code)}
-    assert {name for name in own if "atexit.register([" not in codes[name]} == NOT_KEPT
-    assert own - NOT_KEPT == {"uneven"}
+    assert own == {"uneven", "refused", "paramserver", "hybrid", "talk", "alike"}
+    for name in own:
+        made = codes[name].count("dist.new_group(")
+        assert codes[name].count("    keep_group(") == made, name
 
 
 def noise(n: int, height: int = 32, width: int = 32) -> torch.Tensor:

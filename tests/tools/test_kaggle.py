@@ -251,17 +251,18 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import here, report, start
+from devices import here, start
 
 
 def main():
     faulthandler.dump_traceback_later(20, exit=True)
     place = here(gpus=0)
-    start(place)
+    if "cured" in sys.argv:
+        start(place)
+    else:
+        dist.init_process_group(place.backend)
     model = DistributedDataParallel(torch.nn.Linear(2, 2))
     model(torch.ones(1, 2)).sum().backward()
-    if "cured" in sys.argv:
-        report("ending", place)
     for _ in range(300):
         dist.all_reduce(torch.ones(8), async_op=True)
     dist.destroy_process_group()

@@ -125,7 +125,7 @@ def judge(facts: dict) -> list[Row]:
         *cards,
         Row("two ranks", f"{first} and {second}, {backend}: untried, pulse.py tries it"),
         Row("CPU cores", str(facts["cores"])),
-        Row("memory", f"{memory:.1f} GB", memory > 3, "Close other programs, lower TRAIN_SIZE."),
+        Row("memory", f"{memory:.1f} GB", memory > 3, "Lower TRAIN_SIZE."),
         Row("free disk", f"{facts['disk']:.1f} GB", facts["disk"] > 1, "Delete files from it."),
         Row("CIFAR-10", facts["pictures"] or "not here", data, PICTURES),
         Row("internet", internet, data, "On Kaggle: Settings → Internet on."),

@@ -139,7 +139,7 @@ def flame(ax: Axes, rows: list[dict], kernels: list[dict]) -> None:
         left = bar["start"] - first
         width = bar["end"] - bar["start"]
         ax.barh(depth, width, left=left, height=0.9, color=color, edgecolor="white")
-        letters = int(55 * width / whole)  # that many fit into the bar
+        letters = int(60 * width / whole)  # that many fit into the bar
         if letters > 6:
             name = short(bar["name"])
             middle = left + width / 2

@@ -30,7 +30,10 @@ def draw_line(ax: Axes, across: list[float], y: float) -> None:
         above = y - 1 + HALF
         points.append((left, below))
         codes.append(Path.LINETO)
-        points += [(left, between), (right, between), (right, above)]
+        leaving = (left, between)
+        arriving = (right, between)
+        end = (right, above)
+        points += [leaving, arriving, end]
         codes += [Path.CURVE4] * 3
         y -= 1
     path = Path(points, codes)
@@ -47,12 +50,15 @@ def draw_note(ax: Axes, x: float, y: float, text: str) -> None:
 
 
 def draw_box(ax: Axes, x: float, y: float, text: str, color: str) -> None:
-    corner = (x - 0.55, y - HALF)
-    shape = "round,pad=0,rounding_size=0.08"
+    width = 1.1
     height = 2 * HALF
-    box = FancyBboxPatch(corner, 1.1, height, shape, ec=color, fc="white")
+    left = x - width / 2
+    corner = (left, y - HALF)
+    shape = "round,pad=0,rounding_size=0.08"
+    box = FancyBboxPatch(corner, width, height, shape, ec=color, fc="white")
     ax.add_patch(box)
-    ax.text(x, y, text, fontsize=10.5, zorder=3, **CENTRED)
+    style = {"fontsize": 10.5, "zorder": 3}
+    ax.text(x, y, text, **style, **CENTRED)
 
 
 def silent(detail: object) -> str:
@@ -78,9 +84,12 @@ def draw(ax: Axes, end: object, edges: Edges, label: Text, note: Text = silent) 
         text = note(line.detail)
         if text:
             halfway = (begin + across[1]) / 2
-            draw_note(ax, halfway, top - 0.5, text)
+            middle = top - 0.5
+            draw_note(ax, halfway, middle, text)
     for node in row:
-        color = GREY if edges(node) else BLUE
+        color = BLUE
+        if edges(node):
+            color = GREY
         if node is end:
             color = ORANGE
         y = -row[node]
@@ -94,5 +103,6 @@ def draw(ax: Axes, end: object, edges: Edges, label: Text, note: Text = silent) 
     bottom = -last - 0.4
     shared, _ = ax.get_ylim()  # axes may share their height with a taller graph
     bottom = min(bottom, shared)
-    ax.set(xlim=(left, right), ylim=(bottom, 0.4))
+    ax.set_xlim(left, right)
+    ax.set_ylim(bottom, 0.4)
     ax.axis("off")

@@ -40,7 +40,9 @@ def cell(ax: plt.Axes, column: int, top: float, number: int | None, pale: bool) 
     ax.add_patch(square)
 
     text = number or ""
-    label = ax.text(column + MIDDLE, top + MIDDLE, text, size=12)
+    x = column + MIDDLE
+    y = top + MIDDLE
+    label = ax.text(x, y, text, size=12)
     if pale or color == SOME:
         label.set_color("black")
     else:
@@ -52,8 +54,10 @@ def cell(ax: plt.Axes, column: int, top: float, number: int | None, pale: bool) 
 def table(ax: plt.Axes, rows: list[Row], title: str, faded: bool = False, pitch: float = 1) -> None:
     """Draw rows[rank][column], `pitch` apart. `faded`: only rank 0's row is in full colour."""
     for rank, row in enumerate(rows):
+        top = rank * pitch
+        pale = faded and rank > 0
         for column, number in enumerate(row):
-            cell(ax, column, rank * pitch, number, pale=faded and rank > 0)
+            cell(ax, column, top, number, pale)
 
     # The names of the rows are the only marks on the axes; rank 0 is at the top.
     ranks = range(len(rows))
@@ -84,8 +88,9 @@ def in_columns(pieces: list[list[int]]) -> list[Row]:
 
 def before_after(ranks: list[dict], names: list[str]) -> None:
     """For each collective, what the ranks held before it (above) and after it (below)."""
-    width = 0.5 + 1.9 * len(names)
-    _, axes = plt.subplots(2, len(names), figsize=(width, 4.4))
+    columns = len(names)
+    width = 0.5 + 1.9 * columns
+    _, axes = plt.subplots(2, columns, figsize=(width, 4.4))
     for (top, bottom), name in zip(axes.T, names, strict=True):
         before = [rank["own"] for rank in ranks]
         after = [rank["after"][name] for rank in ranks]
@@ -101,17 +106,21 @@ def before_after(ranks: list[dict], names: list[str]) -> None:
 def arrow(ax: plt.Axes, column: int, row: int, pitch: float) -> None:
     """From below the cell of this row and column to the next row."""
     x = column + MIDDLE
-    begin = row * pitch + SIDE
-    end = (row + 1) * pitch
-    style = {"arrowstyle": "-|>", "linewidth": 2.5, "shrinkA": 0, "shrinkB": 0, "color": "k"}
-    ax.annotate("", (x, end), (x, begin), arrowprops=style)
+    below = row * pitch + SIDE
+    tail = (x, below)
+    head = (x, (row + 1) * pitch)
+    style = {"arrowstyle": "-|>", "linewidth": 2.5, "color": "k"}
+    style |= {"shrinkA": 0, "shrinkB": 0}  # no gap at either end
+    ax.annotate("", head, tail, arrowprops=style)
 
 
 def ring_steps(ranks: list[dict]) -> None:
     """Each step of a ring of three: what the ranks hold, and which chunk goes to the rank below."""
     states = [rank["rings"]["3"]["states"] for rank in ranks[:3]]  # states[rank][moment][chunk]
     _, axes = plt.subplots(2, 3, figsize=(6.2, 6.2))
-    for ax, title, moment in zip(axes.flat, STEPS, [0, 1, 2, 2, 3, 4], strict=True):
+    moments = [0, 1, 2, 2, 3, 4]  # of each picture
+    pictures = zip(axes.flat, STEPS, moments, strict=True)
+    for ax, title, moment in pictures:
         rows = [own[moment] for own in states]
         table(ax, rows, title, pitch=PITCH)
         if "done" in title:

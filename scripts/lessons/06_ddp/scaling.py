@@ -27,7 +27,8 @@ def stepper(width: int, batch_size: int, with_ddp: bool, place: Place) -> Callab
     model = network
     if with_ddp:
         model = DistributedDataParallel(network)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+    parameters = network.parameters()
+    optimizer = torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
     x = torch.randn(batch_size, 3, 32, 32)
     y = torch.randint(10, (batch_size,))
     x = x.to(place.device, memory_format=layout)
@@ -62,7 +63,9 @@ def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> di
         "silent": stepper(width, share, with_ddp=False, place=place),  # ranks that never talk
         "weak": stepper(width, batch, with_ddp=True, place=place),  # a whole batch for each rank
     }
-    ways = {name: repeated(step, count) for name, step in steps.items()}
+    ways = {}
+    for name, step in steps.items():
+        ways[name] = repeated(step, count)
     if place.rank > 0:
         ways["alone"] = lambda: None  # the other ranks wait
 
@@ -94,13 +97,16 @@ def main() -> None:
             factor = (largest / batch) ** 0.5
             count = round(args.steps * factor)
             seconds = measure(width, batch, count, args.rounds, place)
-            times = {name: statistics.median(each) for name, each in seconds.items()}
+            times = {}
+            for name, each in seconds.items():
+                times[name] = statistics.median(each)
             row = {"width": width, "batch": batch, "seconds": seconds}
             table.append(row | times)
 
             n = place.world_size
-            strong = times["alone"] / times["ddp"]
-            weak = n * times["alone"] / times["weak"]
+            alone = times["alone"]
+            strong = alone / times["ddp"]
+            weak = n * alone / times["weak"]
             if place.rank == 0:
                 shared = f"width {width:3}, batch {batch:4}: {strong:.2f} × one rank"
                 print(f"{shared}; batch of {n * batch}: {weak:.2f} ×")

@@ -85,8 +85,8 @@ def readable(kernel: str) -> str:
     text = re.sub(r"static_cast<int64_t>\((\w+?)L?\)", r"\1", kernel)
     lines = []
     for line in text.splitlines():
-        only_bracket = line.strip() in "{}"
-        if "integer_div_error" not in line and not only_bracket:
+        nearly_empty = line.strip() in "{}"
+        if "integer_div_error" not in line and not nearly_empty:
             lines.append(line)
     return "\n".join(lines)
 

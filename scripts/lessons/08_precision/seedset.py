@@ -52,20 +52,21 @@ def network() -> nn.Sequential:
     """x (N, 192) → ten scores each (N, 10)."""
     first = [nn.Linear(192, 128), nn.ReLU()]
     second = [nn.Linear(128, 64), nn.ReLU()]
-    return nn.Sequential(*first, *second, nn.Linear(64, 10))
+    last = nn.Linear(64, 10)
+    return nn.Sequential(*first, *second, last)
 
 
 def train(name: str, seed: int, data: Data, steps: int, device: torch.device) -> dict[str, object]:
     """One training, and its accuracy on the test set."""
-    # In every format the same first weights, and the pictures in the same order.
-    torch.manual_seed(seed)
+    torch.manual_seed(seed)  # the same first weights and order of pictures in every format
     model = network().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scaler = GradScaler(device.type, enabled=name == "fp16")
 
     x, y = data["train"]
     for _ in range(steps):
-        chosen = torch.randint(len(y), (128,)).to(device)
+        chosen = torch.randint(len(y), (128,))
+        chosen = chosen.to(device)
         batch_x = x[chosen]
         batch_y = y[chosen]
         optimizer.zero_grad()
@@ -128,9 +129,8 @@ def main() -> None:
         points = shrink(x, place.device)
         small[split] = (points, y.to(place.device))
 
-    # The same seeds in every format. Each rank takes its share of the runs.
-    jobs = list(product(FORMATS, range(args.seeds)))
-    own_jobs = jobs[place.rank :: place.world_size]
+    jobs = list(product(FORMATS, range(args.seeds)))  # the same seeds in every format
+    own_jobs = jobs[place.rank :: place.world_size]  # each rank takes its share
     runs = []
     for name, seed in own_jobs:
         run = train(name, seed, small, args.steps, place.device)

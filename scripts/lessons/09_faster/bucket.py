@@ -39,7 +39,8 @@ def fit(seconds: list[float]) -> tuple[float, float]:
     measured = torch.tensor(seconds, dtype=torch.float64)
     sizes = torch.tensor(SIZES, dtype=torch.float64)
     # An error of 10 % should weigh the same at every size, so each equation is divided by its time.
-    equations = torch.stack([1 / measured, sizes / measured], dim=1)
+    inverse = 1 / measured
+    equations = torch.stack([inverse, sizes / measured], dim=1)
     ones = torch.ones(len(SIZES), 1, dtype=torch.float64)
     solution = torch.linalg.lstsq(equations, ones).solution
     alpha, beta = solution.flatten().tolist()

@@ -25,8 +25,7 @@ from model import ResNet
 class Training:
     """The course's ResNet on pictures of noise, one step at a time.
 
-    `options` are names of the changes in tune.py. With none it is a textbook's step:
-    fp32, and picture by picture.
+    `options`: names of changes in tune.py. None is a textbook's step: fp32, picture by picture.
     """
 
     def __init__(self, options: set[str], batch_size: int, place: Place):
@@ -47,12 +46,14 @@ class Training:
 
         best, _ = best_dtype(units(place.device))
         dtype = FORMATS[best if "number format" in options else "fp32"]
-        self.cast = torch.autocast(place.device.type, dtype, enabled=dtype != torch.float32)
-        self.scaler = torch.amp.GradScaler(place.device.type, enabled=dtype == torch.float16)
+        kind = place.device.type
+        self.cast = torch.autocast(kind, dtype, enabled=dtype != torch.float32)
+        self.scaler = torch.amp.GradScaler(kind, enabled=dtype == torch.float16)
 
         # A byte a colour: CIFAR-10's training set takes 154 MB, and fits beside the model.
         home = place.device if "whole batches" in options else "cpu"
-        self.x = torch.randint(256, (2048, 3, 32, 32), dtype=torch.uint8, device=home)
+        size = (2048, 3, 32, 32)
+        self.x = torch.randint(256, size, dtype=torch.uint8, device=home)
         self.y = torch.randint(10, (2048,), device=home)
 
     def batch(self) -> tuple[Tensor, Tensor]:
@@ -100,14 +101,12 @@ class Training:
 
 def typical(laps: list[dict[str, float]], *phases: str) -> float:
     """Median seconds of these phases together, over several steps."""
-    return median(sum(lap[phase] for phase in phases) for lap in laps)
+    sums = [sum(lap[phase] for phase in phases) for lap in laps]
+    return median(sums)
 
 
 def budget(training: Training, steps: int) -> dict[str, float]:
-    """Median seconds of each phase.
-
-    Communication is what forward and backward take longer when the ranks talk.
-    """
+    """Median seconds of each phase. Communication: what the others take longer while ranks talk."""
     talking = []
     silent = []
     for _ in range(steps):

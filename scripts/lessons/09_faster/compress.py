@@ -40,7 +40,8 @@ LOCAL = "local SGD"  # no hook: every rank trains alone, and now and then they a
 def network(place: Place, width: int = 1024) -> nn.Sequential:
     """x (N, 64) → ten scores each (N, 10); the same start on every rank."""
     torch.manual_seed(0)
-    layers = [nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    layers = [nn.Linear(64, width), nn.ReLU()]
+    layers += [nn.Linear(width, width), nn.ReLU()]
     layers.append(nn.Linear(width, 10))
     return nn.Sequential(*layers).to(place.device)
 
@@ -114,8 +115,7 @@ def main() -> None:
     trained = BATCH * place.world_size * args.steps
     x, y = data(trained + TEST, place)
 
-    # One step of each way in turn, and after each a look at the clock and at what was sent. The
-    # stand-in for all_reduce passes every call on and remembers it, also the calls of the hooks.
+    # One step of each way in turn. The stand-in for all_reduce notes every call, also the hooks'.
     rows = {way: {"seconds": [], "bytes": []} for way in trainings}
     with patch.object(dist, "all_reduce", wraps=dist.all_reduce) as all_reduce:
         for number in range(args.steps):

@@ -67,9 +67,9 @@ class Overlapping(nn.Module):
         """Autograd calls this when a parameter of bucket `number` has its gradient."""
         flat = self.flats[number]
         # optimizer.zero_grad() drops the views: the bucket would stay full of zeros, and be sent.
-        memory = parameter.grad.untyped_storage()
-        bucket = flat.untyped_storage()
-        inside = memory.data_ptr() == bucket.data_ptr()
+        memory_of_gradient = parameter.grad.untyped_storage()
+        memory_of_bucket = flat.untyped_storage()
+        inside = memory_of_gradient.data_ptr() == memory_of_bucket.data_ptr()
         assert inside, "a gradient is outside its bucket: call zero_grad() of the model"
         self.missing[number] -= 1
         if self.missing[number] == 0:

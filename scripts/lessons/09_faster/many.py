@@ -25,9 +25,11 @@ class Ring(Wire):
     def transmit(self, size: int) -> None:
         piece = size / self.ranks
         bits = 8 * piece
-        seconds = self.latency + bits / (1e9 * self.gbit)
+        bits_a_second = 1e9 * self.gbit
+        seconds = self.latency + bits / bits_a_second
+        pieces = self.ranks - 1  # that come by in one round
         for _ in range(2):  # once around to add up, and once more to hand out the sums
-            for _ in range(self.ranks - 1):
+            for _ in range(pieces):
                 time.sleep(seconds)
 
 
@@ -47,24 +49,28 @@ def main() -> None:
     # Two ranks train; the wire is as slow as if there were more.
     latency = args.latency_ms / 1000
     trainings = {}
+    steps = {}
     for ranks in args.ranks.split(","):
         for mb in args.buckets.split(","):
             wire = Ring(int(ranks), place, args.gbit, latency)
-            trainings[ranks, mb] = Training(float(mb), wire, args.rows, place)
-    steps = {way: training.step for way, training in trainings.items()}
+            training = Training(float(mb), wire, args.rows, place)
+            trainings[ranks, mb] = training
+            steps[ranks, mb] = training.step
     in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
 
     rows = []
     for (ranks, mb), training in trainings.items():
         traces = training.traces[-args.rounds :]
         sizes = traces[-1]["bytes"]  # of the messages in the last step
-        row = {"ranks": int(ranks), "mb": mb, "messages": len(sizes)}
-        row["seconds"] = [trace["step"] for trace in traces]
+        messages = len(sizes)
+        seconds = [trace["step"] for trace in traces]
+        row = {"ranks": int(ranks), "mb": mb, "messages": messages}
+        row["seconds"] = seconds
         row["bytes"] = sum(sizes)
         rows.append(row)
         if place.rank == 0:
-            milliseconds = 1000 * median(row["seconds"])
-            print(f"{ranks} ranks, {row['messages']} × all-reduce: {milliseconds:.0f} ms a step")
+            milliseconds = 1000 * median(seconds)
+            print(f"{ranks} ranks, {messages} × all-reduce: {milliseconds:.0f} ms a step")
     report("many", place, rows=rows)
     dist.destroy_process_group()
 

@@ -25,10 +25,14 @@ def summed(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> Scores:
     stride = n * BATCH  # from a batch of this rank to its next
     for first in range(place.rank, len(y), stride):
         part = slice(first, first + stride, n)
-        totals += tally(model, x[part], y[part])
+        batch_x = x[part]
+        batch_y = y[part]
+        totals += tally(model, batch_x, batch_y)
     dist.all_reduce(totals)
     right, loss, count = totals.tolist()
-    scores = {"right": int(right), "count": int(count)}
+    scores = {}
+    scores["right"] = int(right)
+    scores["count"] = int(count)
     scores["accuracy"] = right / count
     scores["loss"] = loss / count
     return scores
@@ -68,8 +72,10 @@ def gather(mine: Tensor, place: Place) -> Tensor:
 def medians(model: nn.Module, x: Tensor, y: Tensor, place: Place) -> dict[str, float]:
     """The median loss: from the losses of all samples, and as the mean of the ranks' medians."""
     part = slice(place.rank, None, place.world_size)
-    output = model(x[part])
-    losses = nn.functional.cross_entropy(output, y[part], reduction="none")
+    own_x = x[part]
+    own_y = y[part]
+    output = model(own_x)
+    losses = nn.functional.cross_entropy(output, own_y, reduction="none")
     total = losses.median()
     dist.all_reduce(total)
     mean = total.item() / place.world_size

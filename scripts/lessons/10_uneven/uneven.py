@@ -4,7 +4,6 @@ Run:  torchrun --standalone --nproc-per-node=2 uneven.py
 """
 
 import argparse
-import atexit
 import time
 from datetime import timedelta
 
@@ -13,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import here, report, start
+from devices import here, keep_group, report, start
 
 
 @record
@@ -29,7 +28,7 @@ def main() -> None:
     # All ranks have come. From here on, little patience.
     patience = timedelta(seconds=args.limit)
     group = dist.new_group(timeout=patience)
-    atexit.register([group].clear)  # kept to the end, as report() keeps the default group
+    keep_group(group)  # as start() keeps the default one
 
     # Every rank takes its share, and cuts it into batches.
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from again import FOLDER, make_folder, take_up, write_down, written_down
 from checkpoint import path_of, prune, save
-from devices import here, keep_group, report, start
+from devices import here, report, start
 from learner import Training
 
 
@@ -82,7 +82,6 @@ def main() -> None:
         if anyone(bool(notes) or os.getppid() != AGENT, control):
             save(training.to_save(), own)
             print(f"rank {place.rank}: notice to leave; step {done} is saved\n", end="", flush=True)
-            keep_group()  # as report() does, which is not reached
             dist.destroy_process_group()
             sys.exit(128 + signal.SIGTERM)
 

@@ -19,7 +19,8 @@ BAD_STEP = 12
 
 def pairs(step: int, place: Place) -> tuple[Tensor, Tensor]:
     """Sixteen pairs of points with four coordinates, different on each rank and in each step."""
-    generator = torch.Generator().manual_seed(1000 * step + place.rank)
+    seed = 1000 * step + place.rank
+    generator = torch.Generator().manual_seed(seed)
     a, b = torch.randn(2, 16, 4, generator=generator)
     bad_rank = min(1, place.world_size - 1)
     if step == BAD_STEP and place.rank == bad_rank:
@@ -31,7 +32,8 @@ def spread(model: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     """The loss: the two points of a pair should be at a distance of one."""
     difference = model(a) - model(b)
     distance = difference.square().sum(1).sqrt()
-    return (distance - 1).square().mean()
+    error = distance - 1
+    return error.square().mean()
 
 
 def average(finite: list[Tensor], bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -65,11 +67,14 @@ def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
     And whether this rank's own gradient and its weights are finite.
     """
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+    first = nn.Linear(4, 16)
+    last = nn.Linear(16, 2)
+    network = nn.Sequential(first, nn.Tanh(), last)
     ddp_model = DistributedDataParallel(network)
     finite: list[Tensor] = []  # for each bucket of a step
     ddp_model.register_comm_hook(finite, average)
-    optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.05)
+    parameters = list(ddp_model.parameters())
+    optimizer = torch.optim.SGD(parameters, lr=0.05)
 
     trace = {"loss": [], "own": [], "weights": [], "fault": []}
     for step in range(steps):
@@ -84,7 +89,7 @@ def train(place: Place, steps: int, guarded: bool) -> dict[str, list]:
             fault = first_at_fault(own, place)
         if fault is None:
             optimizer.step()
-        weights = nn.utils.parameters_to_vector(ddp_model.parameters())
+        weights = nn.utils.parameters_to_vector(parameters)
         whole = weights.isfinite().all()
         trace["loss"].append(loss.item())
         trace["own"].append(own.item())
@@ -103,7 +108,8 @@ def anomaly(place: Place) -> dict[str, str]:
             loss = spread(model, a, b)
             loss.backward()
         except RuntimeError as error:
-            return {"said": str(error), "line": str(caught[-1].message)}
+            warning = caught[-1].message
+            return {"said": str(error), "line": str(warning)}
     return {"said": "", "line": ""}
 
 

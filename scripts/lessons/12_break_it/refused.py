@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from devices import here, report, start
+from devices import here, keep_group, report, start
 from loud import complaint
 
 PATIENCE = timedelta(seconds=2)
@@ -50,6 +50,7 @@ def wrap(build: Callable[[int], nn.Module], rank: int) -> None:
     """DDP around a model that each rank has built for itself, in a group of its own."""
     model = build(rank)
     group = dist.new_group(timeout=PATIENCE)
+    keep_group(group)
     DistributedDataParallel(model, process_group=group)
 
 

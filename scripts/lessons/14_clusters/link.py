@@ -122,8 +122,8 @@ def main() -> None:
         rows.append(row)
     if place.rank == 0:
         for name in wires:
-            largest = times[name][SIZES[-1]]
-            milliseconds = 1000 * median(largest)
+            seconds_of_largest = median(times[name][SIZES[-1]])
+            milliseconds = 1000 * seconds_of_largest
             print(f"{name:12} 4 MiB in {milliseconds:6.1f} ms")
     report("link", place, sweep=times, steps=rows, sent=sent)
     dist.destroy_process_group()

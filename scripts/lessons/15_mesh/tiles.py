@@ -72,11 +72,12 @@ def draw_part(ax: Axes, left: float, part: list[list[float]], rank: int, summand
     color = RANKS[rank]
     paint = "white" if summand else color
     ink = color if summand else "white"
+    style = {"facecolor": paint, "edgecolor": color}
     for row, numbers in enumerate(part, first_row):
         for column, number in enumerate(numbers, first_column):
             x = left + column
             y = -row - 1
-            square = Rectangle((x, y), 1, 1, facecolor=paint, edgecolor=color)
+            square = Rectangle((x, y), 1, 1, **style)
             ax.add_patch(square)
             ax.text(x + 0.5, y + 0.5, f"{number:.0f}", color=ink, **CENTRED)
 
@@ -124,8 +125,10 @@ def draw_move(ax: Axes, way: str, label: str) -> None:
     arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2}
     ax.annotate("", (head_x, head_y), (tail_x, tail_y), arrowprops=arrow)
     distance = 4.4 if "\n" in label else 2.4  # two lines of text need more room
-    label_x = (tail_x + head_x) / 2 - distance * side_x
-    label_y = (tail_y + head_y) / 2 - 1.2 * side_y
+    middle_x = (tail_x + head_x) / 2
+    middle_y = (tail_y + head_y) / 2
+    label_x = middle_x - distance * side_x
+    label_y = middle_y - 1.2 * side_y
     ax.text(label_x, label_y, label, color=BLACK, **CENTRED)
 
 

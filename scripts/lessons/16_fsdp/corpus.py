@@ -40,7 +40,8 @@ def files(root: Path) -> list[Path]:
         below[:] = [name for name in below if name not in SKIPPED]
         for name in names:
             if name.endswith(".py"):
-                paths.append(Path(folder, name))
+                path = Path(folder, name)
+                paths.append(path)
     return sorted(paths)
 
 
@@ -49,28 +50,33 @@ def docstrings(root: Path) -> Iterator[tuple[str, str]]:
     for path in files(root):
         code = path.read_text(encoding="utf8", errors="ignore")
         for name, docstring in FUNCTION.findall(code):
-            lines = dedent("    " + docstring).strip()
+            indented = "    " + docstring
+            lines = dedent(indented).strip()
             first, _, rest = lines.partition("\n")
             description = " ".join(rest.split())
-            long_enough = 10 < len(first) < 80 and len(description) > 40
+            is_line = 10 < len(first) < 80
+            long_enough = len(description) > 40
             english = first.isascii() and description.isascii()
-            if long_enough and english:
+            if is_line and long_enough and english:
                 name_words = name.replace("_", " ")
                 yield f"{name_words} {description}", first
 
 
 def pairs() -> list[tuple[list[str], list[str]]]:
     """Words of source and target, shuffled, each pair once."""
-    python_folder = Path(sysconfig.get_paths()["stdlib"])
+    python_folder = Path(sysconfig.get_path("stdlib"))
     torch_folder = Path(torch.__file__).parent
-    texts = [*docstrings(python_folder), *docstrings(torch_folder)]
+    texts = list(docstrings(python_folder))
+    texts.extend(docstrings(torch_folder))
+    unique = dict.fromkeys(texts)  # unlike a set, in their order
     kept = []
-    for source, target in dict.fromkeys(texts):
+    for source, target in unique:
         source_words = words(source)[:SOURCE]
         target_words = words(target)[: TARGET - 2]  # its begin and its end are words, too
         if len(source_words) > 5 and len(target_words) > 2:
             kept.append((source_words, target_words))
-    random.Random(0).shuffle(kept)
+    generator = random.Random(0)
+    generator.shuffle(kept)
     return kept
 
 
@@ -79,7 +85,8 @@ def numbered(sides: list[list[str]], numbers: dict[str, int], length: int) -> to
     rows = torch.full((len(sides), length), PAD)
     for row, side in zip(rows, sides, strict=True):
         known = [numbers.get(word, OTHER) for word in side]
-        row[: len(known)] = torch.tensor(known)
+        count = len(known)
+        row[:count] = torch.tensor(known)
     return rows
 
 
@@ -102,7 +109,8 @@ def text(row: torch.Tensor, data: dict) -> list[int]:
 
 
 def readable(numbers: list[int], data: dict) -> str:
-    return " ".join(data["vocabulary"][number] for number in numbers)
+    vocabulary = data["vocabulary"]
+    return " ".join(vocabulary[number] for number in numbers)
 
 
 def write(path: str) -> int:

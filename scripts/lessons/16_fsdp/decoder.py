@@ -30,14 +30,21 @@ class Layer(nn.Module):
         """x and the result: (batch, length, width)."""
         views = []
         for linear in (self.query, self.key, self.value):
-            by_head = linear(x).unflatten(-1, (self.heads, -1))
+            projected = linear(x)
+            by_head = projected.unflatten(-1, (self.heads, -1))
             views.append(by_head.transpose(1, 2))
         mixed = scaled_dot_product_attention(*views, is_causal=True)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        by_place = mixed.transpose(1, 2)
+        joined = by_place.flatten(2)
+        return self.out(joined)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attend(self.norm1(x))
-        return x + self.down(gelu(self.up(self.norm2(x))))
+        hidden = self.norm2(x)
+        hidden = self.up(hidden)
+        hidden = gelu(hidden)
+        hidden = self.down(hidden)
+        return x + hidden
 
 
 class Decoder(nn.Module):
@@ -57,11 +64,14 @@ class Decoder(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """x: words, y: the next words, both (batch, length)."""
-        hidden = self.words(x) + self.places(torch.arange(x.shape[1], device=x.device))
+        length = x.shape[1]
+        numbers = torch.arange(length, device=x.device)
+        hidden = self.words(x) + self.places(numbers)
         for layer in self.layers:
             if self.recompute:
                 hidden = checkpoint(layer, hidden, use_reentrant=False)
             else:
                 hidden = layer(hidden)
         scores = self.head(self.norm(hidden))
-        return cross_entropy(scores.flatten(0, 1), y.flatten())
+        rows = scores.flatten(0, 1)
+        return cross_entropy(rows, y.flatten())

@@ -24,11 +24,15 @@ class Attention(nn.Module):
         return by_head.transpose(1, 2)
 
     def forward(self, x: Tensor, y: Tensor, mask: Tensor | None = None, causal: bool = False):
-        query = self.split(self.query(x))
-        key = self.split(self.key(y))
-        value = self.split(self.value(y))
+        query = self.query(x)
+        key = self.key(y)
+        value = self.value(y)
+        query = self.split(query)
+        key = self.split(key)
+        value = self.split(value)
         mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
-        joined = mixed.transpose(1, 2).flatten(2)
+        by_place = mixed.transpose(1, 2)
+        joined = by_place.flatten(2)
         return self.out(joined)
 
 
@@ -53,10 +57,12 @@ class Block(nn.Module):
         y = self.norm1(x)
         if self.reads:
             x = x + self.itself(y, y, causal=True)
-            x = x + self.source(self.norm3(x), memory, mask)
+            y = self.norm3(x)
+            x = x + self.source(y, memory, mask)
         else:
             x = x + self.itself(y, y, mask)
-        return x + self.network(self.norm2(x))
+        y = self.norm2(x)
+        return x + self.network(y)
 
 
 class Summarizer(nn.Module):
@@ -67,8 +73,10 @@ class Summarizer(nn.Module):
         self.words = nn.Embedding(VOCABULARY, width)
         self.places = nn.Embedding(SOURCE, width)
         self.target_places = nn.Embedding(TARGET, width)
-        self.encoder = nn.ModuleList(Block(width, heads, reads=False) for _ in range(layers))
-        self.decoder = nn.ModuleList(Block(width, heads, reads=True) for _ in range(layers))
+        encoder = [Block(width, heads, reads=False) for _ in range(layers)]
+        decoder = [Block(width, heads, reads=True) for _ in range(layers)]
+        self.encoder = nn.ModuleList(encoder)
+        self.decoder = nn.ModuleList(decoder)
         self.norm1 = nn.LayerNorm(width)
         self.norm2 = nn.LayerNorm(width)
         for parameter in self.parameters():
@@ -79,22 +87,32 @@ class Summarizer(nn.Module):
     def blocks(self) -> list[nn.Module]:
         return [*self.encoder, *self.decoder]
 
+    def embed(self, words: Tensor, places: nn.Embedding) -> Tensor:
+        """A vector for each word: what stands for the word, plus what stands for its place."""
+        length = words.shape[1]
+        numbers = torch.arange(length, device=words.device)
+        vectors = self.words(words)
+        return vectors + places(numbers)
+
     def forward(self, source: Tensor, target: Tensor, guess: bool = False) -> Tensor:
         """The mean loss of the next words; or, to `guess`, the likeliest next words."""
         is_word = source != PAD
         mask = is_word[:, None, None]  # for each head, and each place that looks
-        numbers = torch.arange(source.shape[1], device=source.device)
-        x = self.words(source) + self.places(numbers)
+        x = self.embed(source, self.places)
         for block in self.encoder:
             x = block(x, None, mask)
         memory = self.norm1(x)
-        given = target if guess else target[:, :-1]
-        numbers = torch.arange(given.shape[1], device=source.device)
-        y = self.words(given) + self.target_places(numbers)
+        given = target
+        if not guess:
+            given = target[:, :-1]  # nothing follows the last word
+        y = self.embed(given, self.target_places)
         for block in self.decoder:
             y = block(y, memory, mask)
-        scores = linear(self.norm2(y), self.words.weight)
+        y = self.norm2(y)
+        scores = linear(y, self.words.weight)
         if guess:
             return scores.argmax(-1)
-        following = target[:, 1:].flatten()
-        return cross_entropy(scores.flatten(0, 1), following, ignore_index=PAD)
+        rows = scores.flatten(0, 1)
+        following = target[:, 1:]
+        labels = following.flatten()
+        return cross_entropy(rows, labels, ignore_index=PAD)

@@ -39,12 +39,14 @@ def scale(place: Place, mesh: DeviceMesh, spoil: bool) -> tuple[bool, float]:
     `spoil` plants an inf into the last rank's part of one gradient.
     """
     policy = MixedPrecisionPolicy(param_dtype=torch.float16, reduce_dtype=torch.float32)
-    model = shard(make(place).float(), mesh, mp_policy=policy)
+    model = make(place).float()
+    shard(model, mesh, mp_policy=policy)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler(place.device.type, init_scale=1024)
     x, y = next(batches(place, place.world_size))
-    loss = scaler.scale(model(x, y))
-    loss.backward()
+    loss = model(x, y)
+    scaled = scaler.scale(loss)
+    scaled.backward()
     weight = model.head.weight
     last_rank = place.world_size - 1
     if spoil and place.rank == last_rank:
@@ -53,14 +55,16 @@ def scale(place: Place, mesh: DeviceMesh, spoil: bool) -> tuple[bool, float]:
     before = weight.to_local().clone()
     scaler.step(optimizer)
     scaler.update()
-    moved = not torch.equal(before, weight.to_local())
+    after = weight.to_local()
+    moved = not torch.equal(before, after)
     return moved, scaler.get_scale()
 
 
 def empty(mesh: DeviceMesh, place: Place) -> Decoder:
     """A sharded model that was never whole anywhere: shapes first, then memory for the parts."""
     with torch.device("meta"):
-        model = Decoder(width=64, layers=2, length=32).double()
+        model = Decoder(width=64, layers=2, length=32)
+        model.double()
     shard(model, mesh)
     return model.to_empty(device=place.device)
 
@@ -69,7 +73,8 @@ def tried(place: Place, mesh: DeviceMesh) -> dict:
     """What became of each habit."""
     sharded = shard(make(place), mesh)
     norms = {"FSDP": clip(sharded, place, place.world_size)}
-    norms["one process"] = clip(make(place), place, ranks=1)
+    alone = make(place)
+    norms["one process"] = clip(alone, place, ranks=1)
     scaled = {"sound": scale(place, mesh, spoil=False)}
     scaled["spoilt"] = scale(place, mesh, spoil=True)
 
@@ -81,8 +86,14 @@ def tried(place: Place, mesh: DeviceMesh) -> dict:
     # And back: rank 0 has the file, the others get their parts from rank 0.
     copy = empty(mesh, place)
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    own_state = state if place.rank == 0 else {}
+    own_state = {}
+    if place.rank == 0:
+        own_state = state
     set_model_state_dict(copy, own_state, options=options)
-    difference = whole(copy) - whole(model)
+    loaded = whole(copy)
+    difference = loaded - whole(model)
     back = difference.abs().max()
-    return {"norms": norms, "scaled": scaled, "entries": len(state), "back": back.item()}
+    facts = {"norms": norms, "scaled": scaled}
+    facts["entries"] = len(state)
+    facts["back"] = back.item()
+    return facts

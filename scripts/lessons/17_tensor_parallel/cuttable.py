@@ -59,8 +59,10 @@ class Layer(nn.Module):
         self.mlp = MLP(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        normed = self.norm1(x)
+        x = x + self.attention(normed)
+        normed = self.norm2(x)
+        return x + self.mlp(normed)
 
 
 class Model(nn.Module):
@@ -75,11 +77,13 @@ class Model(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device)
+        length = tokens.shape[1]
+        places = torch.arange(length, device=tokens.device)
         x = self.token(tokens) + self.position(places)
         for layer in self.layers:
             x = layer(x)
-        logits = self.head(self.norm(x))
+        x = self.norm(x)
+        logits = self.head(x)
         rows = logits.flatten(0, 1)
         return functional.cross_entropy(rows, labels.flatten())
 
@@ -87,8 +91,9 @@ class Model(nn.Module):
 def batch(texts: int, seed: int = 1) -> tuple[Tensor, Tensor]:
     """Tokens and labels, (texts, CONTEXT) each: the same for the same seed."""
     generator = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(VOCABULARY, (texts, CONTEXT), generator=generator)
-    labels = torch.randint(VOCABULARY, (texts, CONTEXT), generator=generator)
+    size = (texts, CONTEXT)
+    tokens = torch.randint(VOCABULARY, size, generator=generator)
+    labels = torch.randint(VOCABULARY, size, generator=generator)
     return tokens, labels
 
 
@@ -108,7 +113,9 @@ def whole(value: Tensor) -> Tensor:
 
 def local(value: Tensor) -> Tensor:
     """What this rank has of a tensor that may be cut."""
-    return value.to_local() if isinstance(value, DTensor) else value
+    if isinstance(value, DTensor):
+        return value.to_local()
+    return value
 
 
 def gap(value: Tensor, expected: Tensor) -> float:
@@ -121,7 +128,8 @@ def compare(model: nn.Module, expected: nn.Module, weights: bool = False) -> tup
     """The largest relative gap between two models' gradients or weights, and the numbers kept."""
     gaps = []
     kept = 0
-    for own, other in zip(model.parameters(), expected.parameters(), strict=True):
+    pairs = zip(model.parameters(), expected.parameters(), strict=True)
+    for own, other in pairs:
         value = own.detach() if weights else own.grad
         goal = other.detach() if weights else other.grad
         gaps.append(gap(whole(value), goal))

@@ -134,7 +134,8 @@ def main() -> None:
     runs = {}
     model = build()
     two_d(model, mesh)
-    groups = train(model, mesh["dp"].get_local_rank(), mesh["dp"].size())
+    dp = mesh["dp"]
+    groups = train(model, dp.get_local_rank(), dp.size())
     runs["2-D"] = told(model, expected) | {"groups": groups}
     hybrid = build()
     shard(hybrid, mesh)

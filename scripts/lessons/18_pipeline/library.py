@@ -22,10 +22,9 @@ PARTS = 8  # micro-batches in a batch
 ROWS = 64  # in a micro-batch
 ONE_STAGE = ["GPipe", "1F1B"]
 TWO_STAGES = ["LoopedBFS", "Interleaved1F1B", "InterleavedZeroBubble"]
-V_SHAPED = ["ZBVZeroBubble", "DualPipeV"]
-# In a V, the last rank holds two stages in a row. On gloo, 2.10 fails there; 2.15 does not.
+V_SHAPED = ["ZBVZeroBubble", "DualPipeV"]  # the last rank holds two stages in a row
 MAJOR, MINOR = torch.__version__.split(".")[:2]
-V_WORKS = (int(MAJOR), int(MINOR)) >= (2, 15)
+V_WORKS = (int(MAJOR), int(MINOR)) >= (2, 15)  # on gloo, 2.10 fails at two stages in a row
 
 
 class Saved:
@@ -118,7 +117,8 @@ def run(name: str, model: nn.Sequential, x: Tensor, y: Tensor, place: Place) -> 
         schedule.step(*inputs, **extra)
 
     differences = []
-    for parameter, full in zip(own.parameters(), model.parameters(), strict=True):
+    pairs = zip(own.parameters(), model.parameters(), strict=True)
+    for parameter, full in pairs:
         if parameter.grad is not None:
             difference = (parameter.grad - full.grad).abs().max()
             differences.append(difference / full.grad.abs().max())

@@ -17,7 +17,8 @@ def rank_patches(count: int) -> list[Patch]:
     """One entry of a legend for each rank, in the rank's colour."""
     patches = []
     for rank in range(count):
-        patches.append(Patch(color=RANKS[rank], label=f"rank {rank}"))
+        patch = Patch(color=RANKS[rank], label=f"rank {rank}")
+        patches.append(patch)
     return patches
 
 
@@ -31,22 +32,27 @@ def draw_mask(ax: Axes, title: str, layout: Callable, world_size: int) -> None:
     for row in range(chunks):
         color = "white"
         if row in owner:
-            color = RANKS[owner[row]]
+            rank = owner[row]
+            color = RANKS[rank]
         look = {"facecolor": color, "edgecolor": "white"}
         for column in range(row):
-            square = Rectangle((column, row), 1, 1, **look)
+            corner = (column, row)
+            square = Rectangle(corner, 1, 1, **look)
             ax.add_patch(square)
         # Within a chunk no query sees a later key: below the diagonal only.
-        corners = [(row, row), (row, row + 1), (row + 1, row + 1)]
+        end = row + 1
+        corners = [(row, row), (row, end), (end, end)]
         triangle = Polygon(corners, **look)
         ax.add_patch(triangle)
     ax.set(title=title, aspect="equal")
-    ax.set(xlim=(0, chunks), ylim=(chunks, 0))
+    ax.set_xlim(0, chunks)
+    ax.set_ylim(chunks, 0)  # row 0 is at the top
     numbers = range(chunks)
     middles = [chunk + 0.5 for chunk in numbers]
     ax.set_xticks(middles, numbers)
     ax.set_yticks(middles, numbers)
-    ax.set(xlabel="chunk of the keys", ylabel="chunk of the queries")
+    ax.set_xlabel("chunk of the keys")
+    ax.set_ylabel("chunk of the queries")
     ax.grid(False)
 
 
@@ -56,7 +62,8 @@ def draw_masks(layouts: dict[str, Callable], world_size: int) -> None:
     size = (3.1 * count, 3.4)
     figure, axes = plt.subplots(1, count, figsize=size, squeeze=False)
     for ax, title in zip(axes[0], layouts, strict=True):
-        draw_mask(ax, title, layouts[title], world_size)
+        layout = layouts[title]
+        draw_mask(ax, title, layout, world_size)
     handles = rank_patches(world_size)
     columns = min(4, 2 * count)
     figure.legend(handles=handles, loc="outside lower center", ncols=columns)
@@ -79,8 +86,9 @@ def draw_steps(works: dict[str, list[list[int]]]) -> None:
                 ax.barh(rank, computed, left=begin, color=color, edgecolor="white")
             begin += longest
             ax.axvline(begin, color="black", linewidth=0.8)
-        names = [f"rank {rank}" for rank in range(len(ranks))]
-        ax.set_yticks(range(len(ranks)), names)
+        numbers = range(len(ranks))
+        names = [f"rank {rank}" for rank in numbers]
+        ax.set_yticks(numbers, names)
         ax.set(title=title)
         ax.invert_yaxis()
     axes[-1].set(xlabel="blocks of scores, one after another")
@@ -94,28 +102,36 @@ def draw_ways(sent: dict[str, dict[str, list[float]]]) -> None:
     for ax, shape in zip(axes, sent, strict=True):
         ways = sent[shape]
         names = list(ways)
-        activations = [each[0] / 1e6 for each in ways.values()]
-        gradients = [each[1] / 1e6 for each in ways.values()]
+        activations = []
+        gradients = []
+        for of_activations, of_gradients in ways.values():
+            activations.append(of_activations / 1e6)
+            gradients.append(of_gradients / 1e6)
         ax.barh(names, activations, color=BLUE, label="activations")
         look = {"color": ORANGE, "label": "gradients of weights"}
         ax.barh(names, gradients, left=activations, **look)
         title = shape.replace("the ", "the\n")
-        ax.set(title=title, xlabel="MB sent")
+        ax.set_title(title)
+        ax.set_xlabel("MB sent")
         ax.invert_yaxis()
-    axes[0].set_yticks(range(len(names)), names)
+    numbers = range(len(names))
+    axes[0].set_yticks(numbers, names)
     legend(figure)
 
 
 def draw_shares(runs: dict[str, list[list[float]]]) -> None:
     """The share of all tokens that each expert gets, step by step."""
-    figure, axes = plt.subplots(1, len(runs), figsize=(6.2, 3), sharey=True)
+    size = (6.2, 3)
+    figure, axes = plt.subplots(1, len(runs), figsize=size, sharey=True)
     for ax, title in zip(axes, runs, strict=True):
         shares = runs[title]
         of_experts = list(zip(*shares, strict=True))
-        labels = [f"expert {expert}" for expert in range(len(of_experts))]
+        experts = range(len(of_experts))
+        labels = [f"expert {expert}" for expert in experts]
         steps = len(shares)
         ax.stackplot(range(steps), of_experts, colors=RANKS, labels=labels)
         ax.set(title=title, xlabel="step")
-        ax.set(ylim=(0, 1), xlim=(0, steps - 1))
+        ax.set_ylim(0, 1)
+        ax.set_xlim(0, steps - 1)
     axes[0].set(ylabel="share of the tokens")
     legend(figure, columns=4)

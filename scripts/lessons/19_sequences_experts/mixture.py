@@ -22,7 +22,8 @@ class Mixture(nn.Module):
         made = [self.expert(width) for _ in range(experts)]
         local = experts // parts
         first = local * part
-        own = made[first : first + local]
+        end = first + local
+        own = made[first:end]
         self.experts = nn.ModuleList(own)
 
     @staticmethod
@@ -49,20 +50,25 @@ class Mixture(nn.Module):
         # Counts first: nobody knows how many rows the others will send.
         arriving = torch.empty_like(self.counts)
         dist.all_to_all_single(arriving, self.counts)
-        to_ranks = self.counts.view(world_size, -1).sum(1)
-        from_ranks = arriving.view(world_size, -1).sum(1)
+        by_receiver = self.counts.view(world_size, -1)
+        by_sender = arriving.view(world_size, -1)
+        to_ranks = by_receiver.sum(1)
+        from_ranks = by_sender.sum(1)
         give = to_ranks.tolist()
         get = from_ranks.tolist()
 
         # Then the rows, by sender and within each by expert.
-        rows = Exchange.apply(x[token], give, get)
+        leaving = x[token]
+        rows = Exchange.apply(leaving, give, get)
         self.rows = len(rows)
-        numbers = torch.arange(len(self.experts), device=x.device)
+        local = len(self.experts)
+        numbers = torch.arange(local, device=x.device)
         of_all_senders = numbers.repeat(world_size)
         expert = of_all_senders.repeat_interleave(arriving)
         out = torch.zeros_like(rows)
         for index, each in enumerate(self.experts):
-            own = (expert == index).nonzero()[:, 0]
+            sent_here = expert == index
+            own = sent_here.nonzero()[:, 0]
             computed = each(rows[own])
             out = out.index_copy(0, own, computed)
 
@@ -86,6 +92,7 @@ class Dense(Mixture):
                 picked = chosen[:, place] == index
                 own = picked.nonzero()[:, 0]
                 gate = gates[own, place, None]
-                weighted = gate * each(x[own])
+                computed = each(x[own])
+                weighted = gate * computed
                 out = out.index_add(0, own, weighted)
         return out

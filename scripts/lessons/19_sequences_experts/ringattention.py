@@ -41,15 +41,18 @@ def pairs(mine: list[int], theirs: list[int]) -> Iterator[tuple[int, int, bool]]
     for a, query_chunk in enumerate(mine):
         for b, key_chunk in enumerate(theirs):
             if key_chunk <= query_chunk:
-                yield a, b, key_chunk == query_chunk
+                same = key_chunk == query_chunk
+                yield a, b, same
 
 
 def block(q: Tensor, k: Tensor, same: bool) -> Tensor:
     """Scores of one chunk's queries with one chunk's keys; a query sees no later key."""
     products = q @ k.mT
-    scores = products / math.sqrt(q.shape[-1])
+    width = q.shape[-1]
+    scores = products / math.sqrt(width)
     if same:
-        later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+        everywhere = torch.ones_like(scores, dtype=torch.bool)
+        later = everywhere.triu(1)
         scores = scores.masked_fill(later, -math.inf)
     return scores
 
@@ -73,15 +76,18 @@ class Ring(Function):
         for step in range(world_size):
             owner = (rank - step) % world_size  # whose keys and values are here now
             theirs = layout(owner, world_size)
+            keys, values = kv
             chosen = list(pairs(mine, theirs))
             for a, b, same in chosen:
-                scores = block(q[a], kv[0, b], same)
+                scores = block(q[a], keys[b], same)
                 new = scores.logsumexp(-1, keepdim=True)
-                part = (scores - new).exp() @ kv[1, b]
+                weights = (scores - new).exp()
+                part = weights @ values[b]
                 total = torch.logaddexp(log_sum[a], new)
                 old_weight = (log_sum[a] - total).exp()
                 new_weight = (new - total).exp()
-                out[a] = out[a] * old_weight + part * new_weight
+                out[a] *= old_weight
+                out[a] += part * new_weight
                 log_sum[a] = total
             Ring.work.append(len(chosen))
             if step < world_size - 1:
@@ -99,17 +105,20 @@ class Ring(Function):
         dq = torch.zeros_like(q)
         kv = torch.stack([k, v])
         dkv = torch.zeros_like(kv)  # travels with kv, and collects what every rank adds
-        along = (dout * out).sum(-1, keepdim=True)
-        root = math.sqrt(q.shape[-1])
+        products = dout * out
+        along = products.sum(-1, keepdim=True)
+        width = q.shape[-1]
+        root = math.sqrt(width)
         for step in range(world_size):
             owner = (rank - step) % world_size
             theirs = ctx.layout(owner, world_size)
+            keys, values = kv
             for a, b, same in pairs(mine, theirs):
-                scores = block(q[a], kv[0, b], same)
+                scores = block(q[a], keys[b], same)
                 weights = (scores - log_sum[a]).exp()
-                dweights = dout[a] @ kv[1, b].mT
+                dweights = dout[a] @ values[b].mT
                 dscores = weights * (dweights - along[a]) / root
-                dq[a] += dscores @ kv[0, b]
+                dq[a] += dscores @ keys[b]
                 dkv[0, b] += dscores.mT @ q[a]
                 dkv[1, b] += weights.mT @ dout[a]
             dkv = shift(dkv)  # after the last step it is at home

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
-from devices import Place, here, report, start
+from devices import Place, here, keep_group, report, start
 from workers import join
 
 LR = 0.1
@@ -118,6 +118,7 @@ def main() -> None:
     join(place)
     start(place)
     group = dist.new_group(ranks)
+    keep_group(group)
     told = {}
     if place.rank in ranks:
         trainer = place.rank - ranks[0]

@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
-from devices import here, report, start
+from devices import here, keep_group, report, start
 from weights import LR, Server, loss_of, network
 from workers import join
 
@@ -69,7 +69,9 @@ def main() -> None:
     join(place)
     start(place)
     ranks = list(range(1, place.world_size)) or [0]  # the trainers'; alone, rank 0 is both
-    groups.append(dist.new_group(ranks))
+    group = dist.new_group(ranks)
+    keep_group(group)
+    groups.append(group)
     dist.barrier()
 
     told = {}

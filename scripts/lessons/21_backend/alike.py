@@ -13,7 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
-from devices import here, report, start
+from devices import here, keep_group, report, start
 from ownbackends import on_cpu, register
 
 LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
@@ -138,6 +138,8 @@ def main() -> None:
         members = list(range(ranks))
         gloo = dist.new_group(members, LIMIT, "gloo")
         ours = dist.new_group(members, LIMIT, place.backend)
+        keep_group(gloo)
+        keep_group(ours)
         if place.rank < ranks:
             runs[ranks] = compare(gloo, ours, place.rank)
     if place.rank == 0:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 
-from devices import here, report, start
+from devices import here, keep_group, report, start
 from ownbackends import on_cpu, register
 
 LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
@@ -56,6 +56,7 @@ def main() -> None:
     groups = {}
     for way, name in names.items():
         groups[way] = dist.new_group(backend=name, timeout=LIMIT)
+        keep_group(groups[way])
     smallest = groups["smallest"]
     mute = groups["without a future"]
 

@@ -77,7 +77,8 @@ def run(way: str, more: dict, place: Place) -> tuple[dict, Tensor, Tensor]:
     module = importlib.import_module(f"via{name}")
     witness = Witness()
     dist.barrier()
-    model, optimizer = module.train(settings | more.get(package, {}), place, witness)
+    settings = settings | more.get(package, {})
+    model, optimizer = module.train(settings, place, witness)
     kept = {"weights held": held(model), "momentum held": momentum(optimizer)}
     with gathered(model):
         weights = parameters_to_vector(model.parameters()).detach().clone()
@@ -122,7 +123,8 @@ def main() -> None:
                 runs[way], *tensors[way] = run(way, more, place)
                 times[way].append(runs[way].pop("microseconds"))
             except (TypeError, ValueError) as error:  # settings that the package does not know
-                runs[way] = {"refused": str(error).splitlines()[0][:80], "steps": 0}
+                first_line = str(error).splitlines()[0]
+                runs[way] = {"refused": first_line[:80], "steps": 0}
         order.reverse()  # so that none always comes first
 
     for way in args.ways:

@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from devices import Place, here, report
+from devices import Place, here, keep_group, report
 from fetch import has
 from keptruns import KEPT
 
@@ -97,6 +97,7 @@ def main() -> None:
     if has("lightning"):
         refused = refusals()
         logged = fit(place)
+        keep_group(dist.group.WORLD)  # as start() does; this one is Lightning's
         dist.destroy_process_group()
     else:
         refused = KEPT["refused"]

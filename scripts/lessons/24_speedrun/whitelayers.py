@@ -49,10 +49,11 @@ class Whitened(nn.Module):
         self.white = nn.Conv2d(3, 24, 2)
         self.white.weight.requires_grad = False
         nn.init.zeros_(self.white.bias)
-        blocks = [block(24, small), block(small, middle)]
-        blocks.append(block(middle, large))
-        pool = nn.MaxPool2d(3)
-        self.features = nn.Sequential(nn.GELU(), *blocks, pool, nn.Flatten())
+        layers = [nn.GELU(), block(24, small)]
+        layers.append(block(small, middle))
+        layers.append(block(middle, large))
+        layers += [nn.MaxPool2d(3), nn.Flatten()]
+        self.features = nn.Sequential(*layers)
         self.head = nn.Linear(large, 10, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:

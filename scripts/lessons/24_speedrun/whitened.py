@@ -124,7 +124,8 @@ def main() -> None:
     torch.manual_seed(args.seed)
     mirror_half(train_set.x)  # once; then all change sides in each epoch
     steps = args.epochs * (len(train_set) // BATCH)
-    training = Training(place, args.widths, normalise(train_set.x[:5000]), steps)
+    sample = normalise(train_set.x[:5000])
+    training = Training(place, args.widths, sample, steps)
     torch.manual_seed(args.seed + place.rank)
 
     trained = 0.0

@@ -41,15 +41,17 @@ class Alive(TorchDispatchMode):
         self.stage = Stage(name, unit)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        output = function(*args, **(kwargs or {}))
+        options = kwargs or {}
+        output = function(*args, **options)
         for tensor in tree_leaves(output):
             if isinstance(tensor, Tensor):
                 storage = tensor.untyped_storage()
                 key = storage._cdata
                 if key not in self.seen:  # a view has the storage of another tensor
+                    size = storage.nbytes()
                     self.seen.add(key)
-                    self.bytes += storage.nbytes()
-                    finalize(storage, self.free, key, storage.nbytes())
+                    self.bytes += size
+                    finalize(storage, self.free, key, size)
         before = self.most.get(self.stage, 0)
         self.most[self.stage] = max(before, self.bytes)
         return output
@@ -69,10 +71,14 @@ def one_step(model: nn.Module, units: Sequence[nn.Module], loss_of: Callable, ba
     def drop(parameter: Tensor) -> None:
         parameter.grad = None  # how long gradients stay depends on the way to train
 
-    hooks = [each.register_post_accumulate_grad_hook(drop) for each in model.parameters()]
+    hooks = []
+    for parameter in model.parameters():
+        hooks.append(parameter.register_post_accumulate_grad_hook(drop))
     for number, unit in enumerate(units):
-        hooks.append(unit.register_forward_pre_hook(partial(alive.enter, number)))
-        hooks.append(unit.register_forward_hook(partial(leave, number)))
+        before = partial(alive.enter, number)
+        after = partial(leave, number)
+        hooks.append(unit.register_forward_pre_hook(before))
+        hooks.append(unit.register_forward_hook(after))
     with alive:
         loss = loss_of(model, *batch)
         alive.stage = Stage("backward", -1)

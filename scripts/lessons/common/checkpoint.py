@@ -72,7 +72,7 @@ def load(path: Path, device: torch.device | str = "cpu") -> dict:
         if not damaged:
             state = torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # whatever a strange file provokes, the answer is the same
-        raise CheckpointError(f"{path} is not a whole checkpoint: {reason(error)}") from error
+        raise CheckpointError(f"{path} is not a checkpoint to load: {reason(error)}") from error
     if damaged:
         raise CheckpointError(f"{path} is damaged: the checksum of {damaged} is wrong")
     if not isinstance(state, dict) or state.get("kind") != KIND:

@@ -92,6 +92,18 @@ def start(place: Place, seconds: float = 60) -> None:
     """Make the default process group, in which no rank waits longer for others than `seconds`."""
     limit = timedelta(seconds=seconds)
     dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
+    keep_group(dist.group.WORLD)
+
+
+def keep_group(group: dist.ProcessGroup) -> None:
+    """Keep a process group until Python has run its last line, however the program leaves it.
+
+    To free a group on gloo means to wait for its threads, and these need Python's lock whenever
+    they drop a tensor. If DDP's Reducer is the last to hold the group, torch 2.10 waits *with* that
+    lock: a rank that has done all its work hangs. A name in Python lets the lock go before it
+    waits; so here is one that outlives every model.
+    """
+    atexit.register([group].clear)
 
 
 def device_name(device: torch.device) -> str:
@@ -103,17 +115,6 @@ def device_name(device: torch.device) -> str:
     model = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
     processor = f", {model[1].strip()}" if model else ""
     return f"CPU, {os.cpu_count()} cores{processor}"
-
-
-def keep_group() -> None:
-    """Keep the default process group, if there is one, until Python has run its last line.
-
-    To free a group on gloo means to wait for its threads, and these need Python's lock whenever
-    they drop a tensor. If DDP's Reducer is the last to hold the group, torch 2.10 waits *with* that
-    lock: a rank that has done all its work hangs. What `atexit` drops is freed without the lock.
-    """
-    if dist.is_initialized():
-        atexit.register([dist.group.WORLD].clear)
 
 
 def report(name: str, place: Place, **numbers) -> None:
@@ -130,7 +131,8 @@ def report(name: str, place: Place, **numbers) -> None:
     part = Path(f"{path}.part")
     part.write_text(json.dumps(facts | numbers))
     part.replace(path)
-    keep_group()
+    if dist.is_initialized():
+        keep_group(dist.group.WORLD)  # lessons 05 and 06 make theirs without start()
 
 
 @record

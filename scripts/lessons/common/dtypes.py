@@ -33,16 +33,20 @@ def as_integers(x: torch.Tensor) -> torch.Tensor:
 
 def spacing(values: Sequence[float], dtype: torch.dtype) -> list[float]:
     """Distance from each value to the next larger number of the format; inf where there is none."""
-    x = torch.tensor(values, dtype=torch.float64).to(dtype)
-    following = (as_integers(x) + 1).view(dtype)
-    return (following.double() - x.double()).tolist()
+    exact = torch.tensor(values, dtype=torch.float64)
+    x = exact.to(dtype)
+    next_integers = as_integers(x) + 1
+    following = next_integers.view(dtype)
+    distances = following.double() - x.double()
+    return distances.tolist()
 
 
 def bits(value: float, dtype: torch.dtype) -> str:
     """A value as it is stored: sign, exponent and fraction, each as bits."""
     x = torch.tensor([value], dtype=dtype)
     size = 8 * x.element_size()
-    fraction = round(-math.log2(torch.finfo(dtype).eps))  # so many of the bits
+    eps = torch.finfo(dtype).eps
+    fraction = round(-math.log2(eps))  # so many of the bits
     integer = as_integers(x).item() % 2**size  # a negative one has its sign in the first bit
     text = f"{integer:0{size}b}"
     return f"{text[0]} {text[1:-fraction]} {text[-fraction:]}"
@@ -100,10 +104,12 @@ def multiply(size: int, place: Place, rounds: int = 5) -> dict[str, dict[str, ob
         exact = a[:1].double() @ b.double()
         product = a @ b
         difference = product[:1].double() - exact
-        error = difference.abs().max() / exact.abs().max()
+        largest = exact.abs().max()
+        error = difference.abs().max() / largest
         facts[name] = {"error": error.item()}
         ways[name] = partial(torch.matmul, a, b)
-    for name, times in in_turns(ways, rounds, place.device).items():
+    seconds = in_turns(ways, rounds, place.device)
+    for name, times in seconds.items():
         facts[name]["seconds"] = times
     return facts
 
@@ -126,7 +132,9 @@ def main() -> None:
 
     # What the course trains in, beside what torch says when it is asked for bf16.
     on_gpu = place.device.type == "cuda"
-    capability = torch.cuda.get_device_capability() if on_gpu else None
+    capability = None
+    if on_gpu:
+        capability = torch.cuda.get_device_capability()
     dtype = low_precision(capability)
     sixteen = str(dtype).removeprefix("torch.")
     says = on_gpu and torch.cuda.is_bf16_supported()

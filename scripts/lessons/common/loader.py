@@ -64,7 +64,7 @@ def loading(workers: int, device: torch.device) -> dict[str, object]:
 
 
 def normalise(x: Tensor) -> Tensor:
-    """uint8 → float32 with mean 0 and standard deviation 1 in each colour.
+    """uint8 → float32, minus each colour's mean and divided by its deviation in CIFAR-10.
 
     Channels last in memory, since convolutions are faster that way.
     """

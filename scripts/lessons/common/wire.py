@@ -23,16 +23,13 @@ BUCKETS = [25, 4, 1]  # MiB: the network has eight layers of 1 MiB
 
 
 class Wire:
-    """A slow wire on top of the real all-reduce: one message at a time, and nobody computes less.
-
-    `gbit`: 10⁹ bits a second; `latency`: seconds of every message, however small it is.
-    """
+    """A slow wire on top of the real all-reduce, one message at a time; nobody computes less."""
 
     def __init__(self, place: Place, gbit: float = math.inf, latency: float = 0):
         self.device = place.device
         self.on_gpu = place.device.type == "cuda"
-        self.gbit = gbit  # the dials
-        self.latency = latency
+        self.gbit = gbit  # a dial: 10⁹ bits a second
+        self.latency = latency  # another: seconds of every message, however small it is
         self.free = threading.Lock()  # who holds it has the wire for itself
         self.log: list[dict[str, float]] = []  # of each message: bytes, and three moments
 
@@ -41,13 +38,12 @@ class Wire:
         time.sleep(self.latency + 8 * size / (1e9 * self.gbit))
 
     def send(self, message: Tensor, work: dist.Work) -> torch.futures.Future[list[Tensor]]:
-        """A future, which gets the message when it would have crossed the wire.
-
-        `work`: the real all-reduce of this message, which is under way.
-        """
-        future = torch.futures.Future(devices=[self.device] if self.on_gpu else [])
+        """A future: the message, once it has crossed the wire. `work`: its real all-reduce."""
+        devices = [self.device] if self.on_gpu else []
+        future = torch.futures.Future(devices=devices)
         # A thread that sleeps needs no core, so meanwhile backward goes on.
-        threading.Thread(target=self.carry, args=(message, work, future)).start()
+        thread = threading.Thread(target=self.carry, args=(message, work, future))
+        thread.start()
         return future
 
     def carry(self, message: Tensor, work: dist.Work, future: torch.futures.Future) -> None:
@@ -108,8 +104,9 @@ class Training:
         backward = time.perf_counter()
         self.optimizer.step()
         self.synchronize()
-        moments = {"forward": forward, "backward": backward, "step": time.perf_counter()}
-        trace = {name: moment - begin for name, moment in moments.items()}
+        stepped = time.perf_counter()
+        trace = {"forward": forward - begin, "backward": backward - begin}
+        trace["step"] = stepped - begin
         for name in ("ready", "begin", "end"):
             trace[name] = sorted(sent[name] - begin for sent in self.wire.log)
         trace["bytes"] = [sent["bytes"] for sent in self.wire.log]
@@ -142,7 +139,8 @@ def main() -> None:
         weights.append(nn.utils.parameters_to_vector(training.ddp_model.parameters()))
         if place.rank == 0:
             print(f"buckets of {mb} MiB: {1000 * median(seconds[mb]):.0f} ms a step")
-    gap = max((own - weights[0]).abs().max().item() for own in weights)
+    gaps = [(own - weights[0]).abs().max() for own in weights]
+    gap = max(gaps).item()
     report("wire", place, traces=traces, gap=gap)
     dist.destroy_process_group()
 
