@@ -26,7 +26,7 @@ SPANS = {
 def shown(row: dict, field: str) -> object:
     """A field of a row, or one that is made of several; None if there is no such field.
 
-    "interval": "1.25 – 1.77"; "all": "1.66 (1.25 – 1.77)"; "span": what these two are, and
+    "interval": "1.40 – 1.60"; "all": "1.50 (1.40 – 1.60)"; "span": what these two are, and
     "span-zh": the same in Chinese.
     """
     if field in ("interval", "all") and {"low", "high"} <= set(row):

@@ -24,6 +24,7 @@ from run_notebook import NOTEBOOKS, Run
 from run_processes import MARK, Work, guarded
 
 ROOT = NOTEBOOKS.parent
+BRINGING = threading.Lock()  # all lessons share one index of errors
 
 
 def choose(names: list[str]) -> dict[Path, dict]:
@@ -119,12 +120,21 @@ def prepare(args: argparse.Namespace, chosen: dict[Path, dict], work: Work) -> l
 
 
 def run_one(run: Run, args: argparse.Namespace, stopped: threading.Event) -> None:
-    """Run one notebook; if readers will see its times, they wait until nobody else computes."""
+    """Run one notebook; if readers will see its times, they wait until nobody else computes.
+
+    Its outputs are brought back at once: an hour of runs that is interrupted keeps what is done.
+    """
     if args.outputs and args.jobs > 1:
         run.busy = True  # with our own other notebooks
     run.calm = args.outputs and args.jobs == 1
-    if not stopped.is_set():
-        run(stopped)
+    if stopped.is_set():
+        return
+    run(stopped)
+    if args.outputs and not run.problem and not stopped.is_set():
+        from run_outputs import bring_back  # after quick_jsonschema
+
+        with BRINGING:
+            bring_back(run)
 
 
 def print_table(runs: list[Run]) -> None:
@@ -152,18 +162,12 @@ def keep_executed(runs: list[Run], args: argparse.Namespace) -> None:
 
 
 def keep(runs: list[Run], args: argparse.Namespace) -> None:
-    """Write what was asked for: pages, and the outputs of notebooks that did not fail."""
+    """Write what was asked for: pages, and the notebooks as they ran."""
     from run_pages import render  # after quick_jsonschema, and after the runs: it takes a second
 
     if args.executed:
         keep_executed(runs, args)
     render(runs, args.site)
-    if args.outputs:
-        from run_outputs import bring_back
-
-        for run in runs:
-            if not run.problem:
-                bring_back(run)
 
 
 def main() -> int:

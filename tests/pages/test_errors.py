@@ -1,7 +1,7 @@
 """The tables of error texts: real messages of other people find their row, other lines find none.
 
 The texts are in errors.toml. A row fits a text if a piece in backticks of its first column occurs
-in it, in capitals or not: that is what a search in a browser finds. Of several the topmost counts,
+in it, in capitals or not: that is what a search in a browser finds. Of several the longest counts,
 those with ↑ last, as the build writes above the tables.
 """
 
@@ -50,9 +50,11 @@ ROWS = rows("errors.md") + rows("errors-quoted.md")
 def fitting(text: str) -> list[str]:
     """The pieces of the table that occur in a text, as a reader meets them."""
     found = []
-    for row in sorted(ROWS, key=lambda row: "↑" in row.text):
-        found += [piece for piece in row.pieces if piece.lower() in text.lower()]
-    return found
+    for row in ROWS:
+        for piece in row.pieces:
+            if piece.lower() in text.lower():
+                found.append(("↑" in row.text, -len(piece), piece))
+    return [piece for _, _, piece in sorted(found)]
 
 
 def row_of(piece: str) -> Row:
@@ -60,7 +62,7 @@ def row_of(piece: str) -> Row:
 
 
 def test_there_are_as_many_texts_as_the_reading_had() -> None:
-    assert len(TEXTS["text"]) == 26
+    assert len(TEXTS["text"]) == 30
     assert len(TEXTS["unrelated"][0]["lines"]) == 26
 
 

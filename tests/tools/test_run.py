@@ -254,6 +254,19 @@ def test_a_terminal_shows_progress_and_a_file_gets_few_lines(killed, limited):
             assert later - earlier >= 4, limited.out
 
 
+def test_what_an_interrupted_run_has_done_is_kept(start, tmp_path):
+    done = notebook(tmp_path / "done.ipynb", "1 + 1")
+    hang = hanging(tmp_path)
+    run = start(tmp_path, hang, done, "--outputs", "--jobs", "1")  # the later one runs first
+    wait_for(run.stuck, "the ranks hang")
+    os.kill(run.process.pid, signal.SIGTERM)
+    wait_for(run.gone, "the end of run.py", 10)
+    assert run.process.returncode == 143
+    cells = nbformat.read(done, as_version=4).cells
+    assert cells[2].outputs[0].data["text/plain"] == "2"
+    assert not nbformat.read(tmp_path / "hang.ipynb", as_version=4).cells[2].outputs
+
+
 @pytest.fixture(scope="module")
 def together(start, tmp_path_factory):
     """Two notebooks that answer each other, and tell how their kernels are reached."""
