@@ -20,8 +20,8 @@ if another row fits (in the second table, too), take that one; otherwise read fu
 message.
 
 從訊息裡取幾個字（不要路徑、數字，也不要自己取的名稱），在這一頁搜尋（Ctrl-F）。第一欄是每種訊息的\
-片段。有好幾列符合時，取片段最長的一列。標了 ↑ 的是結果，不是原因：還有別列符合（第二張表也算）就看別\
-列；沒有的話，往訊息的更上面找。
+片段。有好幾列符合時，取片段最長的一列。標了 ↑ 的是結果，不是原因：還有別列符合（第二張表也算）\
+就看別列；沒有的話，往訊息的更上面找。
 """
 QUOTED = """
 These messages were not produced here, because they need GPUs, old versions or other libraries. \
