@@ -114,7 +114,7 @@ def test_torn_and_missing_checkpoints_are_lost(tmp_path: Path) -> None:
     training.inspect()
     assert training.kept == EVERY
     os.truncate(path_of(folder, EVERY, 1, 2), 100)
-    with pytest.raises(Lost, match=r"not atomic.*rank-1-of-2\.pt is not a whole"):
+    with pytest.raises(Lost, match=r"not atomic.*rank-1-of-2\.pt is not a checkpoint"):
         training.inspect()
     path_of(folder, EVERY, 1, 2).unlink()
     with pytest.raises(Lost, match="newest checkpoint is of step 0"):

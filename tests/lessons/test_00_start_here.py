@@ -105,7 +105,7 @@ def test_only_what_was_judged_gets_a_mark(monkeypatch, capsys):
             "built for CUDA",
         ),  # a driver, and a torch that sees no GPU
         (KAGGLE | {"adds": [True, False]}, "GPU 1", "built for CUDA"),
-        (KAGGLE | {"memory": 2.0}, "memory", "Close"),
+        (KAGGLE | {"memory": 2.0}, "memory", "TRAIN_SIZE"),
         (KAGGLE | {"disk": 0.2}, "free disk", "Delete"),
         (LAPTOP, "GPUs", "share the CPU"),
     ],
