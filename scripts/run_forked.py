@@ -3,12 +3,14 @@
 `run.py --forked` puts a cell before and one after each ordinary launch of a notebook. torchrun
 reads its own options from the environment: with PET_RUN_PATH=1 it runs the program by runpy, in
 processes that it forks with PET_START_METHOD=fork. That is for tests alone: `make run` and `make
-outputs` start each rank as readers do. The launch finds `scripts/forked/torchrun` ahead of its own:
-there no rank begins before the last one is forked, since one that is forked later could hang.
+outputs` start each rank as readers do. The launch finds `scripts/forked/torchrun` ahead of its own.
+That one does not import torch either: a forkserver that has done so becomes torchrun. It is started
+by the first launch, serves those with the same environment, and ends with the process that
+TORCHRUN_FOR names: a notebook's kernel, or what runs many notebooks' cells.
 
-A forked rank shares with torchrun, and so with the other ranks, what torch read from the
-environment while it was imported, and Python's hash seed: all ranks walk through a set of strings
-in one order. So some launches stay plain, and one whole lesson.
+A forked rank shares with torchrun, and so with the other ranks and launches, what torch read from
+the environment while it was imported, NumPy's random state, and Python's hash seed: all ranks walk
+through a set of strings in one order. So some launches stay plain, and one whole notebook.
 """
 
 import os
@@ -25,9 +27,10 @@ TORCHRUN = Path(__file__).resolve().with_name("forked")  # the folder of the tor
 FORKED = "forked"  # the tag of the cells that we put in
 LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
 
+# The notebook whose launches are those of readers; all that follows rests on this lesson.
+PLAIN_NOTEBOOK = "06"
 # Lessons that stay plain: number → why.
 PLAIN_LESSONS = {
-    "06": "one lesson is launched as readers launch it, and all that follows rests on this one",
     "12": "it breaks launches, and shows what torchrun says then",
     "13": "it starts ranks in other ways than by torchrun",
     "22": "it tells its ranks by PYTHONPATH where the frameworks are",
@@ -36,6 +39,7 @@ PLAIN_LESSONS = {
 PLAIN_PROGRAMS = {
     "again": "a rank is killed, and an agent that has threads by then may hang when it forks anew",
     "grow": "it starts torchrun itself, which would read the same variables",
+    "handmade": "it tells Triton to interpret before anything imports Triton",
     "kill": "it kills a Python that it has started",
     "resume": "it asks who its parent is before it imports torch, and is killed and started again",
 }
@@ -43,6 +47,7 @@ PLAIN_PROGRAMS = {
 # A lesson that removes OMP_NUM_THREADS shows what torchrun does then: it sets the variable, which
 # is too late for a torch that torchrun itself has imported. That launch stays plain, too.
 BEFORE = """import os as _os
+_os.environ.setdefault("TORCHRUN_FOR", str(_os.getpid()))
 _os.environ |= {settings!r} if "OMP_NUM_THREADS" in _os.environ else {{}}"""
 AFTER = "_os.environ |= {settings!r}"
 
@@ -97,6 +102,8 @@ def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
 
 def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
     """The notebook with the cells that make torchrun fork; `folder` is where it will begin."""
+    if lesson[:2] == PLAIN_NOTEBOOK:
+        return notebook
     before = BEFORE.format(settings=fork(folder))
     after = AFTER.format(settings=plain())
     cells = []

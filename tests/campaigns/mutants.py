@@ -161,6 +161,7 @@ def with_parameters(cell: str, quick: dict) -> str:
 def run(command: list, folder: Path, **environment: str) -> tuple[int, str]:
     """Exit code and printed text of a command; -1 when it takes too long."""
     settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+    settings["TORCHRUN_FOR"] = str(os.getpid())  # all mutants share a forkserver
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     process = subprocess.Popen(
         command,

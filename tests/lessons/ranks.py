@@ -1,13 +1,17 @@
 """Start the lessons' programs on real ranks, for tests: gloo on the CPU, two launches at a time."""
 
+import ast
+import functools
 import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import rooms
+from run_forked import PLAIN_LESSONS, PLAIN_PROGRAMS, TORCHRUN
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 SEVERAL = str(PROGRAMS / "several.py")  # runs the programs named behind it, one after another
@@ -26,27 +30,59 @@ class Launch(NamedTuple):
         return [json.loads((self.folder / each).read_text()) for each in names]
 
 
-def launch_all(launches: dict[Path, tuple[int, list[str]]], seconds: float) -> list[Launch]:
-    """Make these launches: folder → number of ranks and torchrun's command. Each ends somehow."""
-    lines = [[str(folder), ranks, command] for folder, (ranks, command) in launches.items()]
-    settings = {
-        "PYTHONPATH": rooms.python_path(),
+@functools.cache
+def plain_programs() -> set[str]:
+    """Those whose ranks must not be forked."""
+    rooms_of = {path.stem: path.parent.name[:2] for path in rooms.programs()}
+    plain = {stem for stem, lesson in rooms_of.items() if lesson in PLAIN_LESSONS}
+    return plain | PLAIN_PROGRAMS.keys()
+
+
+def imported(code: ast.Module) -> set[str]:
+    """The modules that a program names in its imports."""
+    nodes = list(ast.walk(code))
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return found | {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def environment(folder: Path, command: list[str]) -> dict[str, str]:
+    """How torchrun finds the programs, and forks the ranks if it may; itself it is forked."""
+    words = [word for each in command for word in each.split()[:1]]  # several.py has many
+    named = {Path(word).stem for word in words}
+    paths = [folder.absolute() / word for word in words if word.endswith(".py")]
+    for path in paths:
+        named |= imported(ast.parse(path.read_text()))
+    settings = {} if named & plain_programs() else {"PET_RUN_PATH": "1", "PET_START_METHOD": "fork"}
+    return settings | {
+        "TORCHRUN_FOR": os.environ.get("TORCHRUN_FOR", str(os.getpid())),
+        "PYTHONPATH": os.pathsep.join([str(path.parent) for path in paths] + [rooms.python_path()]),
+        "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    subprocess.run(
-        [sys.executable, PROGRAMS / "torchruns.py"],
-        input=json.dumps(lines),
-        text=True,
-        env=os.environ | settings,
-        timeout=seconds,
-        check=True,
-    )
-    ended = []
-    for folder in launches:
-        code = int((folder / "exit").read_text())
-        ended.append(Launch(folder, code, (folder / "log").read_text()))
-    return ended
+
+
+def launch_all(launches: dict[Path, tuple[int, list[str]]], seconds: float) -> list[Launch]:
+    """Make these launches: folder → number of ranks and torchrun's command. Each ends somehow."""
+
+    def made(folder: Path) -> Launch:
+        ranks, command = launches[folder]
+        options = ["--standalone", f"--nproc-per-node={ranks}"]
+        done = subprocess.run(
+            [sys.executable, TORCHRUN / "torchrun", *options, *command],
+            cwd=folder,
+            env=os.environ | environment(folder, command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+        )
+        return Launch(folder, done.returncode, done.stdout)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(made, launches))
 
 
 def launch(folder: Path, ranks: int, *command: str, seconds: float = 120) -> Launch:

@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STAMPS = ROOT / "build" / "stamps"
 # What runs a notebook, and what judges it.
 TOOLS = sorted((ROOT / "scripts").glob("run*.py"))
-TOOLS += [ROOT / "scripts" / "forked" / "torchrun", ROOT / "scripts" / "quick_jsonschema.py"]
+TOOLS += sorted((ROOT / "scripts" / "forked").glob("*[!_]"))
+TOOLS += [ROOT / "scripts" / "quick_jsonschema.py"]
 TOOLS += [Path(__file__).with_name("whole.py")]
 
 

@@ -58,6 +58,7 @@ def attempt(shell: InteractiveShell, trial: dict, place: Path) -> None:
 
 def main() -> int:
     plan = json.loads(Path(sys.argv[1]).read_text())
+    os.environ.setdefault("TORCHRUN_FOR", str(os.getpid()))  # the trials share one forkserver
     sys.path[0] = ""  # the folder of the notebook, not that of this file
     # Its history has a thread, which a forked process would miss.
     shell = InteractiveShell.instance(

@@ -1,13 +1,19 @@
 """Ranks that torchrun forks compute what others compute, and fail as others fail."""
 
+import importlib.util
 import json
 import os
+import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -19,6 +25,7 @@ import shapes
 from run_forked import FORKED, PLAIN_PROGRAMS, forked, may_fork
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
+linux = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has pidfds")
 LAUNCH = "!torchrun --standalone --nproc-per-node=2 {}.py"
 
 # Trains as lesson 06 does, and saves all weights of every rank.
@@ -57,6 +64,16 @@ torchrun = os.getppid()
 ranks = Path(f"/proc/{torchrun}/task/{torchrun}/children").read_text().split()
 print(f"{len(ranks)} ranks are there\\n", end="")"""
 
+# Tells which process forked this rank's torchrun, and waits if it is asked to.
+PARENTS = """import os, sys, time
+import psutil
+print(f"forked by {psutil.Process(os.getppid()).ppid()}, {os.environ.get('KIND')}\\n", end="")
+if sys.argv[1:] == ["wait"]:
+    open(f"waits{os.environ['RANK']}", "w").write(str(os.getpid()))
+    time.sleep(100)
+if sys.argv[1:] == ["kill"]:
+    os.kill(os.getppid(), 9)"""
+
 
 # ---- which launches
 
@@ -65,7 +82,7 @@ print(f"{len(ranks)} ranks are there\\n", end="")"""
     ("program", "reading", "lesson", "fork"),
     [
         ("ddp", 'run = result("ddp")', "09_faster", True),
-        ("ddp", 'run = result("ddp")', "06_ddp", False),
+        ("ddp", 'run = result("ddp")', "13_launching", False),
         ("ddp", 'run = result("ddp")', "12_break_it", False),
         ("resume", 'run = result("resume")', "11_resume", False),
         ("ddp", 'said = failure("ddp", expects="x")', "09_faster", False),
@@ -84,6 +101,12 @@ def test_only_a_launch_gets_cells_around_it(tmp_path):
     tags = [cell.metadata.get("tags", []) for cell in made]
     assert tags == [[], [], [], [], [FORKED], [], [FORKED], []]
     assert [cell for cell in made if not cell.metadata.get("tags")] == cells
+
+
+def test_one_notebook_is_launched_as_readers_launch_it(tmp_path):
+    notebook = new_notebook(cells=[new_code_cell(LAUNCH.format("ddp")), new_code_cell("1")])
+    assert forked(notebook, "06_ddp", tmp_path) == notebook
+    assert len(forked(notebook, "07_compile", tmp_path).cells) == 4
 
 
 def test_the_exceptions_are_programs_that_there_are():
@@ -119,15 +142,21 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("way", ["fork", "plain"])
+def ways(folder: Path) -> dict[str, dict[str, str]]:
+    """The three ways to launch, each as the variables that ask for it."""
+    forked = run_forked.fork(folder)
+    served = forked | {"TORCHRUN_FOR": str(os.getpid())}
+    return {"plain": run_forked.plain(), "forked": forked, "served": served}
+
+
+@pytest.mark.parametrize("way", ["plain", "forked", "served"])
 def test_a_rank_is_born_so(folder, way):
-    settings = getattr(run_forked, way)
-    done = torchrun(folder, settings(folder) if way == "fork" else settings(), "born.py")
+    done = torchrun(folder, ways(folder)[way], "born.py")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 is born", "rank 1 is born"]
     for rank in born(folder):
         assert rank == {
-            "forked": way == "fork",
+            "forked": way != "plain",
             "name": "__main__",
             "beside": str(folder / "beside.py"),
             "main": "born.py",
@@ -160,8 +189,9 @@ def test_no_rank_begins_before_the_last_one_is_forked(tmp_path):
     assert done.stdout.splitlines() == ["8 ranks are there"] * 8
 
 
-def test_a_forked_rank_that_fails_is_noticed_and_named(folder):
-    done = torchrun(folder, run_forked.fork(folder), "born.py", "1")
+@pytest.mark.parametrize("way", ["forked", "served"])
+def test_a_forked_rank_that_fails_is_noticed_and_named(folder, way):
+    done = torchrun(folder, ways(folder)[way], "born.py", "1")
     assert done.returncode == 1
     assert not (folder / "born.rank1.json").exists()
     report = done.stderr.partition("Root Cause")[2]
@@ -170,7 +200,7 @@ def test_a_forked_rank_that_fails_is_noticed_and_named(folder):
     assert "ValueError: rank 1 breaks, on purpose" in report
 
 
-def test_the_same_training_plain_and_forked_bit_for_bit(tmp_path):
+def test_the_same_training_three_ways_bit_for_bit(tmp_path):
     for name in ("ddp", "devices", "loader", "model", "cifar10", "shapes"):
         shutil.copy(rooms.program(name), tmp_path)
     (tmp_path / "trained.py").write_text(TRAINED)
@@ -178,7 +208,7 @@ def test_the_same_training_plain_and_forked_bit_for_bit(tmp_path):
     torch.save(shapes.generate(256, 101), tmp_path / "data" / "generated.pt")
     options = ["--epochs", "1", "--train-size", "256", "--test-size", "101"]
     trained = {}
-    for way, settings in {"plain": run_forked.plain(), "forked": run_forked.fork(tmp_path)}.items():
+    for way, settings in ways(tmp_path).items():
         done = torchrun(tmp_path, settings, "trained.py", *options)
         assert done.returncode == 0, done.stderr
         weights = [torch.load(tmp_path / f"weights{rank}.pt") for rank in range(2)]
@@ -187,11 +217,113 @@ def test_the_same_training_plain_and_forked_bit_for_bit(tmp_path):
         for rank in range(2):
             (tmp_path / f"weights{rank}.pt").unlink()
     weights, losses = trained["plain"]
-    assert trained["forked"][1] == losses and len(losses) == 2
-    for rank, forked_rank in zip(weights, trained["forked"][0], strict=True):
-        assert len(rank) > 20
-        assert rank.keys() == forked_rank.keys()
-        assert all(torch.equal(rank[name], forked_rank[name]) for name in rank)
+    assert len(losses) == 2
+    for way in ("forked", "served"):
+        assert trained[way][1] == losses
+        for rank, forked_rank in zip(weights, trained[way][0], strict=True):
+            assert len(rank) > 20
+            assert rank.keys() == forked_rank.keys()
+            assert all(torch.equal(rank[name], forked_rank[name]) for name in rank)
+
+
+# ---- the forkserver
+
+
+def gone(*numbers: int, seconds: float = 20) -> bool:
+    """Whether these processes end, or have ended."""
+    them = [psutil.Process(number) for number in numbers if psutil.pid_exists(number)]
+    return not psutil.wait_procs(them, timeout=seconds)[1]
+
+
+def waiting(folder: Path, settings: dict[str, str]) -> tuple[subprocess.Popen, list[int]]:
+    """A launch of which both ranks have begun to wait, and their process ids."""
+    (folder / "parents.py").write_text(PARENTS)
+    program = run_forked.TORCHRUN / "torchrun"
+    command = [program, "--standalone", "--nproc-per-node=2", "parents.py", "wait"]
+    settings = {"OMP_NUM_THREADS": "1"} | settings
+    process = subprocess.Popen(command, cwd=folder, env=os.environ | settings)
+    places = [folder / f"waits{rank}" for rank in range(2)]
+    end = time.monotonic() + 60
+    while not all(place.exists() and place.read_text() for place in places):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    return process, [int(place.read_text()) for place in places]
+
+
+@linux
+def test_launches_with_the_same_environment_share_a_forkserver(tmp_path):
+    (tmp_path / "parents.py").write_text(PARENTS)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(tmp_path / "parents.py", elsewhere)
+    served = ways(tmp_path)["served"]
+    first = torchrun(tmp_path, served, "parents.py").stdout
+    again = torchrun(elsewhere, ways(elsewhere)["served"], "parents.py").stdout
+    other = torchrun(tmp_path, served | {"KIND": "other"}, "parents.py").stdout
+    [one] = {*re.findall(r"forked by (\d+), None", first + again)}
+    [two] = {*re.findall(r"forked by (\d+), other", other)}
+    assert first.count("None") == again.count("None") == other.count("other") == 2
+    assert one != two
+
+
+@linux
+def test_nothing_outlives_the_process_for_which_a_forkserver_lives(tmp_path):
+    owner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    served = ways(tmp_path)["served"] | {"TORCHRUN_FOR": str(owner.pid)}
+    launch, ranks = waiting(tmp_path, served)
+    agent = psutil.Process(ranks[0]).ppid()
+    forkserver = psutil.Process(agent).ppid()
+    assert "forkserver.py" in " ".join(psutil.Process(forkserver).cmdline())
+    owner.kill()
+    owner.wait()
+    assert gone(*ranks, agent, forkserver)
+    assert launch.wait(20) != 0
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_launch_that_is_ended_leaves_no_ranks(tmp_path, number):
+    launch, ranks = waiting(tmp_path, ways(tmp_path)["served"])
+    agent = psutil.Process(ranks[0]).ppid()
+    launch.send_signal(number)
+    assert gone(*ranks, agent)
+    assert launch.wait(20) != 0
+
+
+@linux
+def test_a_launch_whose_torchrun_is_killed_ends_by_that_signal(tmp_path):
+    (tmp_path / "parents.py").write_text(PARENTS)
+    done = torchrun(tmp_path, ways(tmp_path)["served"], "parents.py", "kill")
+    assert done.returncode == -signal.SIGKILL
+
+
+@linux
+def test_a_forkserver_that_cannot_start_is_no_endless_wait(tmp_path):
+    nobody = subprocess.Popen([sys.executable, "-c", ""])
+    nobody.wait()  # so the forkserver ends at once
+    served = ways(tmp_path)["served"] | {"TORCHRUN_FOR": str(nobody.pid)}
+    done = torchrun(tmp_path, served, "parents.py")
+    assert done.returncode == 1
+    assert "torchrun: the forkserver has ended" in done.stderr
+
+
+@linux
+def test_another_users_launch_gets_nothing(monkeypatch):
+    spec = importlib.util.spec_from_file_location(
+        "forkserver", run_forked.TORCHRUN / "forkserver.py"
+    )
+    forkserver = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(forkserver)
+    for user, asked in {os.getuid(): True, os.getuid() + 1: False}.items():
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            socket.send_fds(theirs, [b'["/", {}, ["torchrun"]]\n'], [0, 1, 2])
+            monkeypatch.setattr(os, "getuid", lambda user=user: user)
+            got = forkserver.receive(ours)
+            monkeypatch.undo()
+        assert (got is not None) == asked
+        for stream in got.streams if got else []:
+            os.close(stream)
 
 
 # ---- a whole notebook
