@@ -322,8 +322,9 @@ def test_another_users_launch_gets_nothing(monkeypatch):
             got = forkserver.receive(ours)
             monkeypatch.undo()
         assert (got is not None) == asked
-        for stream in got.streams if got else []:
-            os.close(stream)
+        if got:
+            for stream in got.streams:
+                os.close(stream)
 
 
 # ---- a whole notebook
