@@ -298,13 +298,23 @@ def test_a_launch_whose_torchrun_is_killed_ends_by_that_signal(tmp_path):
 
 
 @linux
-def test_a_forkserver_that_cannot_start_is_no_endless_wait(tmp_path):
+def test_a_launch_whose_forkserver_is_killed_says_so(tmp_path, capfd):
+    launch, ranks = waiting(tmp_path, ways(tmp_path)["served"])
+    agent = psutil.Process(ranks[0]).parent()
+    agent.parent().kill()
+    assert launch.wait(20) == 1
+    assert "torchrun: the forkserver has ended" in capfd.readouterr().err
+    agent.terminate()
+    assert gone(*ranks, agent.pid)
+
+
+def test_without_a_process_to_live_for_torchrun_imports_torch_itself(folder):
     nobody = subprocess.Popen([sys.executable, "-c", ""])
-    nobody.wait()  # so the forkserver ends at once
-    served = ways(tmp_path)["served"] | {"TORCHRUN_FOR": str(nobody.pid)}
-    done = torchrun(tmp_path, served, "parents.py")
-    assert done.returncode == 1
-    assert "torchrun: the forkserver has ended" in done.stderr
+    nobody.wait()
+    served = ways(folder)["served"] | {"TORCHRUN_FOR": str(nobody.pid)}
+    done = torchrun(folder, served, "born.py")
+    assert done.returncode == 0, done.stderr
+    assert all(rank["forked"] for rank in born(folder))
 
 
 @linux
