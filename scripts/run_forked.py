@@ -9,8 +9,11 @@ by the first launch, serves those with the same environment, and ends with the p
 TORCHRUN_FOR names: a notebook's kernel, or what runs many notebooks' cells.
 
 A forked rank shares with torchrun, and so with the other ranks and launches, what torch read from
-the environment while it was imported, NumPy's random state, and Python's hash seed: all ranks walk
-through a set of strings in one order. So some launches stay plain, and one whole notebook.
+the environment while it was imported, and Python's hash seed: all ranks walk through a set of
+strings in one order. It finds all that torchrun has imported, a submodule of torch that the program
+forgot among it. It ends without `atexit`; `sys.exit()` needs a number in it, or torchrun waits for
+ever; umask and limits are those of the first launch. So some launches stay plain, and one whole
+notebook.
 """
 
 import os

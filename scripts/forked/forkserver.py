@@ -16,12 +16,14 @@ first look-up, in `init_process_group`, never ends.
 import atexit
 import importlib
 import json
+import multiprocessing
 import os
 import selectors
 import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 import torch.multiprocessing as mp
@@ -34,16 +36,30 @@ def start_together(fn, args=(), nprocs=1, **how):
     """`start_processes` for ranks that wait until the last one is there."""
     reading, writing = os.pipe()
     try:
-        return start_processes(wait, (reading, writing, fn, *args), nprocs, **how)
+        ranks = start_processes(wait, (reading, writing, fn, *args), nprocs, **how)
+        os.write(writing, b"." * nprocs)
+        return ranks
     finally:
         os.close(writing)
         os.close(reading)
 
 
 def wait(rank: int, reading: int, writing: int, fn, *args) -> None:
-    """Call fn in a rank, when nobody can write into the pipe: all others wait, or torchrun died."""
+    """Call fn in a rank, as soon as torchrun has forked all; not at all if it failed before that.
+
+    What a rank of its own Python would not share with torchrun, or with other launches, is undone.
+    """
+    os.setsid()
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    mp.start_processes = start_processes
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
     os.close(writing)
-    os.read(reading, 1)
+    if not os.read(reading, 1):
+        sys.exit(1)
     os.close(reading)
     fn(rank, *args)
 
@@ -53,7 +69,11 @@ def torchrun(arguments: list[str]) -> int | None:
     del sys.path[0]  # this folder: a rank must not find what is in it
     sys.argv = arguments
     mp.start_processes = start_together
-    return run()
+    try:
+        return run()
+    finally:  # Python would wait for ranks that are left; a plain torchrun does not
+        for left in multiprocessing.active_children():
+            left.kill()
 
 
 class Asked(NamedTuple):
@@ -80,10 +100,13 @@ def receive(line: socket.socket) -> Asked | None:
 
 def begin(asked: Asked) -> None:
     """In a forked process: take the place of the launch that asked."""
+    mp._prctl_pr_set_pdeathsig(signal.SIGTERM)  # no launch outlives the forkserver
+    os.setsid()
     for number, stream in enumerate(asked.streams):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(asked.folder)
+    multiprocessing.process.ORIGINAL_DIR = asked.folder
     os.environ.update(asked.environment)
     paths = asked.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = filter(None, paths)
@@ -96,7 +119,7 @@ class Forkserver:
         self.listener = listener
         self.waiting = selectors.DefaultSelector()
         self.waiting.register(listener, selectors.EVENT_READ, self.accept)
-        self.waiting.register(os.pidfd_open(owner), selectors.EVENT_READ, self.leave)
+        self.waiting.register(os.pidfd_open(owner), selectors.EVENT_READ, self.end_all)
         self.running: dict[int, socket.socket] = {}  # process id → the launch that asked for it
 
     def serve(self) -> Asked | None:
@@ -108,14 +131,17 @@ class Forkserver:
                     return asked
         return None
 
-    def leave(self, owner: int) -> None:
+    def end_all(self, owner: int) -> None:
+        """The owner has ended: take no more launches, and end those that run."""
         self.waiting.unregister(owner)
         self.waiting.unregister(self.listener)
         self.listener.close()
-        for child in self.running:
-            os.kill(child, signal.SIGTERM)
+        for child, line in self.running.items():
+            if line in self.waiting.get_map():  # the others got it when their launch was killed
+                os.kill(child, signal.SIGTERM)
 
     def accept(self, _) -> Asked | None:
+        """A launch asks: fork a torchrun. Returns in the fork what that must do."""
         line, _ = self.listener.accept()
         asked = receive(line)
         if asked is None:
@@ -164,7 +190,8 @@ class Forkserver:
             line = self.running.pop(child)
             if line in self.waiting.get_map():
                 self.waiting.unregister(line)
-                line.send(b"%d\n" % os.waitstatus_to_exitcode(status))
+                with suppress(OSError):  # the launch may have been killed in this moment
+                    line.send(b"%d\n" % os.waitstatus_to_exitcode(status))
             line.close()
 
         return tell
@@ -176,11 +203,11 @@ def main() -> int:
     asked = Forkserver(socket.socket(fileno=descriptor), owner).serve()
     if asked:
         begin(asked)
-        leave(asked.arguments)
+        be_torchrun(asked.arguments)
     return 0
 
 
-def leave(arguments: list[str]) -> NoReturn:
+def be_torchrun(arguments: list[str]) -> NoReturn:
     """Be torchrun and end, as its forked ranks do: without tidying up all that was imported.
 
     That would take a second, twice as long as all else in a short launch.
@@ -190,6 +217,8 @@ def leave(arguments: list[str]) -> NoReturn:
         code = torchrun(arguments)
     except SystemExit as end:
         code = end.code
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

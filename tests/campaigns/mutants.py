@@ -161,7 +161,6 @@ def with_parameters(cell: str, quick: dict) -> str:
 def run(command: list, folder: Path, **environment: str) -> tuple[int, str]:
     """Exit code and printed text of a command; -1 when it takes too long."""
     settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-    settings["TORCHRUN_FOR"] = str(os.getpid())  # all mutants share a forkserver
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     process = subprocess.Popen(
         command,
@@ -206,7 +205,8 @@ def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, s
         raise ValueError(f"{mutant.place}: {error}") from None
     (folder / "cells.json").write_text(json.dumps(around(chosen, mutant.lesson, folder)))
     cells_in_turn = ROOT / "tests" / "programs" / "cells_in_turn.py"
-    return run([sys.executable, cells_in_turn, "cells.json"], folder)
+    # They share a forkserver. A copy of the repository has one of its own, which ends with pytest.
+    return run([sys.executable, cells_in_turn, "cells.json"], folder, TORCHRUN_FOR=str(os.getpid()))
 
 
 def by_test(mutant: Mutant, folder: Path) -> tuple[int, str]:

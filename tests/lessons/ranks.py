@@ -46,7 +46,7 @@ def imported(code: ast.Module) -> set[str]:
 
 
 def environment(folder: Path, command: list[str]) -> dict[str, str]:
-    """How torchrun finds the programs, and forks the ranks if it may; itself it is forked."""
+    """By these torchrun is forked, finds the programs, and forks the ranks where it may."""
     words = [word for each in command for word in each.split()[:1]]  # several.py has many
     named = {Path(word).stem for word in words}
     paths = [folder.absolute() / word for word in words if word.endswith(".py")]

@@ -1,5 +1,6 @@
 """Ranks that torchrun forks compute what others compute, and fail as others fail."""
 
+import ast
 import importlib.util
 import json
 import os
@@ -26,6 +27,8 @@ from run_forked import FORKED, PLAIN_PROGRAMS, forked, may_fork
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 linux = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has pidfds")
+# Set before torch is imported, and harmless: it only silences the profiler.
+HARMLESS = "KINETO_LOG_LEVEL"
 LAUNCH = "!torchrun --standalone --nproc-per-node=2 {}.py"
 
 # Trains as lesson 06 does, and saves all weights of every rank.
@@ -103,6 +106,29 @@ def test_only_a_launch_gets_cells_around_it(tmp_path):
     assert [cell for cell in made if not cell.metadata.get("tags")] == cells
 
 
+def sets_before_torch(code: ast.Module) -> list[str]:
+    """The lines by which a program sets variables of the environment before it imports torch."""
+    setting = re.compile(r"os\.environ(\[|\.set|\.up| \|=)")
+    found = []
+    for node in code.body:
+        line = ast.unparse(node)
+        if isinstance(node, ast.Import | ast.ImportFrom) and "torch" in line:
+            return found
+        if setting.match(line) and HARMLESS not in line:
+            found.append(line)
+    return []  # it does not import torch
+
+
+@pytest.mark.quick
+def test_a_program_that_sets_something_before_torch_is_imported_stays_plain():
+    for path in rooms.programs():
+        plain = path.stem in PLAIN_PROGRAMS or path.parent.name[:2] in run_forked.PLAIN_LESSONS
+        assert plain or not sets_before_torch(ast.parse(path.read_text())), path
+    setting = "import os\nos.environ['TORCH_LOGS'] = '+dynamo'\n"
+    assert sets_before_torch(ast.parse(f"{setting}import torch"))
+    assert not sets_before_torch(ast.parse(f"import torch\n{setting}"))
+
+
 def test_one_notebook_is_launched_as_readers_launch_it(tmp_path):
     notebook = new_notebook(cells=[new_code_cell(LAUNCH.format("ddp")), new_code_cell("1")])
     assert forked(notebook, "06_ddp", tmp_path) == notebook
@@ -144,7 +170,7 @@ def folder(tmp_path):
 
 def ways(folder: Path) -> dict[str, dict[str, str]]:
     """The three ways to launch, each as the variables that ask for it."""
-    forked = run_forked.fork(folder)
+    forked = run_forked.fork(folder) | {"TORCHRUN_FOR": ""}
     served = forked | {"TORCHRUN_FOR": str(os.getpid())}
     return {"plain": run_forked.plain(), "forked": forked, "served": served}
 
@@ -226,20 +252,19 @@ def test_the_same_training_three_ways_bit_for_bit(tmp_path):
             assert all(torch.equal(rank[name], forked_rank[name]) for name in rank)
 
 
-# ---- the forkserver
-
-
 def gone(*numbers: int, seconds: float = 20) -> bool:
     """Whether these processes end, or have ended."""
     them = [psutil.Process(number) for number in numbers if psutil.pid_exists(number)]
     return not psutil.wait_procs(them, timeout=seconds)[1]
 
 
-def waiting(folder: Path, settings: dict[str, str]) -> tuple[subprocess.Popen, list[int]]:
+def waiting(
+    folder: Path, settings: dict[str, str], text: str = PARENTS
+) -> tuple[subprocess.Popen, list[int]]:
     """A launch of which both ranks have begun to wait, and their process ids."""
-    (folder / "parents.py").write_text(PARENTS)
-    program = run_forked.TORCHRUN / "torchrun"
-    command = [program, "--standalone", "--nproc-per-node=2", "parents.py", "wait"]
+    (folder / "waits.py").write_text(text)
+    program = shutil.which("torchrun", path=settings["PATH"])
+    command = [program, "--standalone", "--nproc-per-node=2", "waits.py", "wait"]
     settings = {"OMP_NUM_THREADS": "1"} | settings
     process = subprocess.Popen(command, cwd=folder, env=os.environ | settings)
     places = [folder / f"waits{rank}" for rank in range(2)]
@@ -248,6 +273,38 @@ def waiting(folder: Path, settings: dict[str, str]) -> tuple[subprocess.Popen, l
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.05)
     return process, [int(place.read_text()) for place in places]
+
+
+# Says what it draws, and goes on when something is raised in it.
+STUBBORN = """import os, time
+import numpy
+rank = os.environ["RANK"]
+print(f"drawn {numpy.random.rand()}\\n", end="")
+try:
+    open(f"waits{rank}", "w").write(str(os.getpid()))
+    time.sleep(100 if os.environ.get("WAIT") else 0)
+except Exception:
+    open("swallowed", "w").write(rank)"""
+
+
+@pytest.mark.parametrize("way", ["plain", "forked", "served"])
+def test_a_signal_ends_a_rank_and_raises_nothing_in_it(tmp_path, way):
+    settings = ways(tmp_path)[way] | {"WAIT": "yes"}
+    launch, ranks = waiting(tmp_path, settings, STUBBORN)
+    launch.terminate()
+    assert gone(*ranks)
+    assert launch.wait(20) != 0
+    assert not (tmp_path / "swallowed").exists()
+
+
+def test_every_rank_of_every_launch_draws_other_numbers(tmp_path):
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    served = ways(tmp_path)["served"]
+    said = "".join(torchrun(tmp_path, served, "stubborn.py").stdout for _ in range(2))
+    assert len({*re.findall(r"drawn (\S+)", said)}) == 4
+
+
+# ---- the forkserver
 
 
 @linux
@@ -304,7 +361,6 @@ def test_a_launch_whose_forkserver_is_killed_says_so(tmp_path, capfd):
     agent.parent().kill()
     assert launch.wait(20) == 1
     assert "torchrun: the forkserver has ended" in capfd.readouterr().err
-    agent.terminate()
     assert gone(*ranks, agent.pid)
 
 
