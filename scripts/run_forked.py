@@ -4,7 +4,7 @@
 reads its own options from the environment: with PET_RUN_PATH=1 it runs the program by runpy, in
 processes that it forks with PET_START_METHOD=fork. That is for tests alone: `make run` and `make
 outputs` start each rank as readers do. The launch finds `scripts/forked/torchrun` ahead of its own.
-That one does not import torch either: a forkserver that has done so becomes torchrun. It is started
+That one does not import torch either: a forkserver that has done so forks torchrun. It is started
 by the first launch, serves those with the same environment, and ends with the process that
 TORCHRUN_FOR names: a notebook's kernel, or what runs many notebooks' cells.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import rooms
+from build_python import imports
 from run_forked import PLAIN_LESSONS, PLAIN_PROGRAMS, TORCHRUN
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
@@ -38,20 +39,13 @@ def plain_programs() -> set[str]:
     return plain | PLAIN_PROGRAMS.keys()
 
 
-def imported(code: ast.Module) -> set[str]:
-    """The modules that a program names in its imports."""
-    nodes = list(ast.walk(code))
-    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return found | {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-
-
 def environment(folder: Path, command: list[str]) -> dict[str, str]:
     """By these torchrun is forked, finds the programs, and forks the ranks where it may."""
     words = [word for each in command for word in each.split()[:1]]  # several.py has many
     named = {Path(word).stem for word in words}
     paths = [folder.absolute() / word for word in words if word.endswith(".py")]
     for path in paths:
-        named |= imported(ast.parse(path.read_text()))
+        named |= imports(ast.parse(path.read_text()))
     settings = {} if named & plain_programs() else {"PET_RUN_PATH": "1", "PET_START_METHOD": "fork"}
     return settings | {
         "TORCHRUN_FOR": os.environ.get("TORCHRUN_FOR", str(os.getpid())),

@@ -5,6 +5,7 @@ import functools
 import re
 from pathlib import Path
 
+import build_python
 import rooms
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
@@ -57,12 +58,7 @@ def takes_pictures(program: str) -> bool:
     own = {path.stem for path in rooms.programs()}
     if program == "cifar10" or program not in own:
         return False
-    code = ast.parse(rooms.program(program).read_text())
-    modules = {node.module for node in ast.walk(code) if isinstance(node, ast.ImportFrom)}
-    for node in ast.walk(code):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-    known = modules & own
+    known = build_python.imports(ast.parse(rooms.program(program).read_text())) & own
     return "cifar10" in known or any(takes_pictures(module) for module in known)
 
 
