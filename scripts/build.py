@@ -3,6 +3,7 @@
 python scripts/build.py                  # write every derived file that changed
 python scripts/build.py --check          # write nothing; exit 1 when one is not what would be built
 python scripts/build.py --force          # overwrite notebooks that were edited by hand, too
+python scripts/build.py --inert WHY      # keep outputs of changed cells, which would print the same
 python scripts/build.py --programs 06    # write what lesson 06 writes, solved, into build/06_ddp
 """
 
@@ -47,7 +48,7 @@ def notebooks(course: Course, lessons: dict[Path, Cells], solved: bool) -> dict[
     return books
 
 
-def derived(course: Course, force: bool = False) -> dict[Path, str]:
+def derived(course: Course, force: bool = False, inert: str = "") -> dict[Path, str]:
     """Every derived file as it should be: notebooks, tables, pages in assets/."""
     # First everything is read and checked: a program by itself, then in its notebook and its room.
     check_programs(course)
@@ -71,7 +72,7 @@ def derived(course: Course, force: bool = False) -> dict[Path, str]:
             if (
                 path != course.notebooks / "workshop.ipynb"
             ):  # its answers would be under its questions
-                inherit(book, path, course.name(path), force)
+                inherit(book, path, course.name(path), force, inert)
             files[path] = as_text(book)
 
     assets = course.root / "assets"
@@ -104,9 +105,9 @@ def write_programs(course: Course, number: str, folder: Path | None) -> int:
     return 0
 
 
-def write_all(course: Course, check: bool, force: bool) -> int:
+def write_all(course: Course, check: bool, force: bool, inert: str) -> int:
     """Write what changed, or only name it; 1 when one is out of date, or comes from no source."""
-    files = derived(course, force)
+    files = derived(course, force, inert)
     there = {path: path.read_text() for path in files if path.exists()}
     changed = [path for path, text in files.items() if there.get(path) != text]
     for path in changed:
@@ -129,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     add = parser.add_argument
     add("--check", action="store_true", help="write nothing; exit 1 when a file is out of date")
     add("--force", action="store_true", help="overwrite notebooks that were edited by hand")
+    add("--inert", metavar="WHY", default="", help="keep outputs of changed cells; the reason why")
     add("--programs", metavar="LESSON", help="only write the programs of one lesson, as 06")
     add("folder", nargs="?", type=Path, help="where to write them; build/06_ddp, say, without it")
     add("--root", type=Path, default=Path(__file__).parents[1])
@@ -139,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
         course = Course(args.root.resolve())
         if args.programs:
             return write_programs(course, args.programs, args.folder)
-        return write_all(course, args.check, args.force)
+        return write_all(course, args.check, args.force, args.inert)
     except (BuildError, SyntaxError, publish_list.MetadataError) as error:
         print(f"build: {error}", file=sys.stderr)
         return 1

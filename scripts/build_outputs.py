@@ -1,5 +1,6 @@
 """A notebook as a file: the ids of its cells, where it comes from, the outputs of its last run."""
 
+import ast
 import base64
 import hashlib
 import io
@@ -12,10 +13,11 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_notebook
 from PIL import Image
 
-from build_grammar import Cells, about, demand, tags
+from build_grammar import WRITE, Cells, about, demand, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 COLOURS = 64
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def fingerprint(cells: list[NotebookNode]) -> str:
@@ -47,18 +49,62 @@ def as_text(notebook: NotebookNode) -> str:
     return nbformat.writes(notebook) + "\n"
 
 
-def keep_outputs(old: NotebookNode, new: NotebookNode, machine: dict | None = None) -> int:
-    """Copy outputs while the code of a cell and of all code cells before it is the same.
+def runs(source: str) -> str:
+    """What of a cell can change what is printed: of a program that it writes, no comment and no
+    docstring. But each line stays where it is, since a traceback tells its number.
+    """
+    first, _, program = source.partition("\n")
+    match = WRITE.match(source)
+    if not match or not match[1].endswith(".py"):
+        return source
+    try:
+        tree = ast.parse(program)
+    except SyntaxError:  # a program that a lesson breaks on purpose
+        return source
+    for node in ast.walk(tree):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    for node in ast.walk(tree):  # a function may end with its docstring
+        node.end_lineno = node.end_col_offset = None
+    return f"{first}\n{ast.dump(tree, include_attributes=True)}"
 
-    A cell that papermill injected ends it: what follows ran with other parameters. The pieces of a
-    stream are joined. Returns how many cells kept their outputs.
+
+def same(before: str, after: str, printed: str) -> bool:
+    """Whether a cell would print the same; some cells print a program, with its comments."""
+    if before == after:
+        return True
+    gone = {line.strip() for line in before.splitlines()} - {
+        line.strip() for line in after.splitlines()
+    }
+    return runs(before) == runs(after) and not any(line and line in printed for line in gone)
+
+
+def everything_printed(cells: list[NotebookNode]) -> str:
+    outputs = [output for cell in cells for output in cell.outputs]
+    texts = [output.get("text", "") or str(output.get("data", "")) for output in outputs]
+    return "\n".join(texts)
+
+
+def keep_outputs(
+    old: NotebookNode, new: NotebookNode, machine: dict | None = None, inert: str = ""
+) -> int:
+    """Copy outputs while what a cell runs, and all code cells before it, is the same.
+
+    With `inert`, a changed cell does not end it: that is the reason why it prints the same where
+    these outputs were made, and the notebook keeps it. A cell that papermill injected ends it: what
+    follows ran with other parameters. The pieces of a stream are joined. Returns how many cells
+    kept their outputs.
     """
     befores = [cell for cell in old.cells if cell.cell_type == "code"]
     afters = [cell for cell in new.cells if cell.cell_type == "code"]
+    printed = everything_printed(befores)
     ran = []
+    reason = {}
     for before, after in zip(befores, afters, strict=False):
-        if before.source != after.source:
-            break
+        if not same(before.source, after.source, printed):
+            if not inert or len(befores) != len(afters):
+                break
+            reason = {"inert": inert}
         after.outputs = before.outputs
         after.execution_count = before.execution_count
         CoalesceStreamsPreprocessor().preprocess_cell(after, {}, 0)
@@ -68,7 +114,7 @@ def keep_outputs(old: NotebookNode, new: NotebookNode, machine: dict | None = No
             ran.append(after)
     machine = machine or about(old).get("outputs")
     if machine and ran:
-        new.metadata.course["outputs"] = machine | {"code": fingerprint(ran)}
+        new.metadata.course["outputs"] = machine | reason | {"code": fingerprint(ran)}
     return len(ran)
 
 
@@ -97,7 +143,7 @@ def palette(png: str) -> str:
     return base64.b64encode(small.getvalue()).decode()
 
 
-def inherit(new: NotebookNode, path: Path, name: str, force: bool) -> None:
+def inherit(new: NotebookNode, path: Path, name: str, force: bool, inert: str) -> None:
     """Take over the outputs of the notebook at `path`, which nobody may have edited by hand."""
     if not path.exists():
         return
@@ -107,4 +153,4 @@ def inherit(new: NotebookNode, path: Path, name: str, force: bool) -> None:
     untouched = about(old).get("built") == fingerprint(old.cells)
     remedy = f"move the change to {about(new).generated_from} or the program, then build --force."
     demand(untouched or force, name, f"this notebook was edited by hand: {remedy}")
-    keep_outputs(old, new)
+    keep_outputs(old, new, inert=inert)

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from nbformat.v4 import new_code_cell, new_output
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 from small_course import FIRST, TOOLBOX, Small, code
 
@@ -105,3 +105,73 @@ def test_a_picture_keeps_the_colours_of_its_lines() -> None:
         own = [round(255 * part) for part in to_rgb(color)]
         distances = [sum(abs(a - b) for a, b in zip(own, other, strict=True)) for other in left]
         assert min(distances) < 20, f"{color} is lost: {min(distances)} of 765 away"
+
+
+PROGRAM = '''%%writefile alpha.py
+"""What it does."""
+
+
+def double(number):
+    """Twice the number."""
+    return 2 * number  # by hand
+'''
+
+
+def ran(*sources: str, printed: str = "4") -> nbformat.NotebookNode:
+    """A notebook of code cells, each of which has printed something."""
+    cells = [code_cell(source, printed) for source in sources]
+    return new_notebook(cells=cells, metadata={"course": {"outputs": {"torch": "2.10.0"}}})
+
+
+def code_cell(source: str, printed: str) -> nbformat.NotebookNode:
+    outputs = [new_output("stream", text=printed)]
+    return new_code_cell(source, execution_count=1, outputs=outputs)
+
+
+def kept(old: nbformat.NotebookNode, *sources: str, inert: str = "") -> int:
+    new = new_notebook(cells=[new_code_cell(source) for source in sources])
+    new.metadata.course = {}
+    count = keep_outputs(old, new, inert=inert)
+    assert [bool(cell.outputs) for cell in new.cells] == [n < count for n in range(len(sources))]
+    told = new.metadata.course.get("outputs", {}).get("inert")
+    assert told == (inert or None)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "count"),
+    [
+        ("# by hand", "# with care", 2),
+        ("Twice the number.", "A number, doubled.", 2),
+        ('"""What it does."""\\n\\n', '"""What it does.\\n\\n"""', 2),
+        ("2 * number  # by hand", "3 * number", 0),
+        ("2 * number  # by hand", "(\\n        2 * number)", 0),
+        ('"""Twice the number."""\\n', '"""Twice.\\n\\n    The number."""\\n', 0),
+        ("alpha.py", "beta.py", 0),
+    ],
+    ids=["comment", "docstring", "longer", "code", "other line", "moved", "name"],
+)
+def test_a_comment_or_a_docstring_may_change(before: str, after: str, count: int):
+    changed = PROGRAM.replace(before.replace("\\n", "\n"), after.replace("\\n", "\n"))
+    assert changed != PROGRAM
+    assert kept(ran(PROGRAM, "!python alpha.py"), changed, "!python alpha.py") == count
+
+
+def test_a_comment_that_was_printed_may_not_change():
+    old = ran(PROGRAM, "print(source)", printed="    return 2 * number  # by hand\n")
+    assert kept(old, PROGRAM.replace("by hand", "with care"), "print(source)") == 0
+
+
+def test_in_a_cell_of_its_own_a_comment_is_code():
+    assert kept(ran("1  # one", "2"), "1  # two", "2") == 0
+
+
+def test_inert_keeps_outputs_and_its_reason():
+    old = ran(PROGRAM, "!python alpha.py")
+    changed = PROGRAM.replace("2 * number", "number + number")
+    assert kept(old, changed, "!python alpha.py", inert="adds up the same") == 2
+
+
+def test_inert_keeps_nothing_where_cells_were_added():
+    new = new_notebook(cells=[new_code_cell("0"), new_code_cell("1")], metadata={"course": {}})
+    assert keep_outputs(ran("1"), new, inert="why") == 0

@@ -75,8 +75,8 @@ class Training:
     def step(self, talk: bool = True, laps: bool = True) -> dict[str, float]:
         """Seconds of each phase.
 
-        Without `talk` every rank goes its own way: other weights, as much work. Without `laps`
-        Python may run ahead of a GPU, as in a real training, and the seconds mean little there.
+        Without `talk` the ranks do as much work, but on weights that drift apart. Without `laps`
+        nobody waits for a GPU between phases, as in a real training: the seconds mean little there.
         """
         begun = self.now(wait=False)
         x, y = self.batch()

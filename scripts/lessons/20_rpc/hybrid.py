@@ -77,7 +77,7 @@ def train(place: Place, trainer: int, group: dist.ProcessGroup) -> tuple[Tensor,
             told["in .grad"] = sum(in_grad)
             told["in the context"] = len(dist_autograd.get_gradients(context))
 
-            dist.barrier(group)  # nobody changes the table while another still needs the old one
+            dist.barrier(group)  # all have looked up: DDP's all-reduce has waited for that already
             for worker in {"worker0", f"worker{place.rank}"}:
                 rpc.rpc_sync(worker, descend, (context,))
             dist.barrier(group)  # nobody looks up before all have changed it

@@ -24,8 +24,10 @@ from model import ResNet
 
 Spans = dict[str, list[tuple[float, float]]]  # name → begin and end in ms, each time
 
-# What the profiler calls an all-reduce: in a thread of gloo's, and on a GPU.
-ALL_REDUCES = ("gloo:all_reduce", "ncclDevKernel_AllReduce")
+# What the profiler calls an all-reduce: in a thread of gloo's, and nccl's kernel on a GPU. Where
+# gloo adds up what is on a GPU, its name also stands over its copies there.
+GLOO = "gloo:all_reduce"
+NCCL = "ncclDevKernel_AllReduce"
 
 
 @contextmanager
@@ -52,9 +54,10 @@ def trace(step: Callable[[], None], phases: list[str], place: Place) -> Spans:
     spans: Spans = {name: [] for name in [*phases, "all-reduce"]}
     for event in profiler.events():
         span = (event.time_range.start / 1e3, event.time_range.end / 1e3)  # microseconds → ms
-        if event.name in phases and event.device_type == DeviceType.CPU:
+        on_cpu = event.device_type == DeviceType.CPU
+        if event.name in phases and on_cpu:
             spans[event.name].append(span)
-        elif event.name.startswith(ALL_REDUCES):
+        elif event.name.startswith(GLOO if on_cpu else NCCL):
             spans["all-reduce"].append(span)
     zero, _ = spans[phases[0]][0]
     # A barrier may be an all-reduce, too: that one began before the first phase.
