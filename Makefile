@@ -47,6 +47,9 @@ launch-faults: .venv/test  ## let every launch fail in five ways; each notebook 
 aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And 40 without the cure
 	$(BIN)/python tests/campaigns/aborts.py
 
+one-gpu: .venv/test  ## lessons on one GPU, which two ranks share over gloo; over nccl: PARTS="--nccl"
+	$(BIN)/python tests/campaigns/one_gpu.py $(PARTS) $(LESSONS)
+
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/campaigns/faults.py
 
@@ -124,4 +127,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts faults cluster bench speedrun programs build outputs kaggle grade lab
+.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs kaggle grade lab

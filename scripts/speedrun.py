@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from statistics import mean
 
+from slugify import slugify
 from tqdm import tqdm
 
 import speedrun_facts
@@ -41,7 +42,7 @@ def arguments() -> argparse.Namespace:
     add("--final", action="store_true", help="the fastest beside the tutorials' network")
     add("--fastest", default="", help="SWITCH+SWITCH@RATE, in place of what the waterfall kept")
     add("--gpus", action="store_true", help="lesson 09's recipe beside a published record's")
-    keep = "write assets/speedrun-N-cores.json, and measure no more"
+    keep = "write what was measured into assets/, and measure no more"
     add("--keep", action="store_true", help=keep)
     args = parser.parse_args()
     if args.final and args.seeds == 1:
@@ -90,19 +91,31 @@ def run_waterfall(args: argparse.Namespace, work: Work) -> None:
 
 
 def keep(note: str) -> None:
-    """Write what was measured into assets/, in one small file: a line for each candidate."""
-    parts = {name: read(name) for name in ("waterfall", "final", "gpus") if read(name)}
+    """Write what was measured into assets/, in a small file: a line for each candidate. What GPUs
+    did comes into a file of its own, under the name of the card.
+    """
+    gpus = read("gpus")
+    if gpus:
+        write_rows(
+            slugify(gpus["machine"]["device"]), gpus["machine"] | {"note": note}, gpus["rows"]
+        )
+    parts = {name: read(name) for name in ("waterfall", "final") if read(name)}
+    if not parts:
+        return
     rows = [row for part in parts.values() for row in part.get("rows", [])]
     facts = dict(next(iter(parts.values()))["machine"])
     facts["seconds"] = {name: part["machine"]["seconds"] for name, part in parts.items()}
-    facts["note"] = note
-    head = f' "machine": {json.dumps(facts)},\n "gpus": {json.dumps(parts.get("gpus", {}))},\n'
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-    path = speedrun_facts.ROOT / "assets" / f"speedrun-{facts['cores']}-cores.json"
-    path.write_text(f'{{\n{head} "rows": [\n{lines}\n ]\n}}\n')
-    print(f"wrote {path.relative_to(speedrun_facts.ROOT)}")
+    write_rows(f"{facts['cores']}-cores", facts | {"note": note}, rows)
     if "final" in parts:
         print(f"a line for the README:\n{readme_line(facts, parts['final']['rows'][0])}")
+
+
+def write_rows(name: str, facts: dict, rows: list[dict]) -> None:
+    """One file of assets/, with a line for each row."""
+    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    path = speedrun_facts.ROOT / "assets" / f"speedrun-{name}.json"
+    path.write_text(f'{{\n "machine": {json.dumps(facts)},\n "rows": [\n{lines}\n ]\n}}\n')
+    print(f"wrote {path.relative_to(speedrun_facts.ROOT)}")
 
 
 def readme_line(facts: dict, final: dict) -> str:

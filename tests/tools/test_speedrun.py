@@ -198,6 +198,26 @@ def test_what_was_measured_becomes_one_small_file_and_a_line(
     assert line == f"| CPU, 3 cores | torch 2.15.0 | pictures | {scores} | `ours@2` |"
 
 
+def test_what_gpus_did_is_kept_under_the_name_of_the_card(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(speedrun_facts, "ROOT", tmp_path)
+    monkeypatch.setattr(speedrun_facts, "BUILD", tmp_path / "build")
+    (tmp_path / "assets").mkdir()
+    curves = []
+    for rights in ((0.5, 0.95, 0.96), (0.5, 0.6, 0.92)):
+        curve = zip((1.0, 2.0, 3.004), rights, strict=True)
+        curves.append([{"seconds": after, "accuracy": right} for after, right in curve])
+    rows = speedrun_final.gpu_rows({"fast.py, GPUs: 1": curves})
+    speedrun_facts.write("gpus", {"machine": {"device": "Tesla T4"}, "rows": rows})
+    speedrun.keep("a note")
+    assert [path.name for path in (tmp_path / "assets").iterdir()] == ["speedrun-tesla-t4.json"]
+    kept = json.loads((tmp_path / "assets" / "speedrun-tesla-t4.json").read_text())
+    assert kept["machine"] == {"device": "Tesla T4", "note": "a note"}
+    [row] = kept["rows"]
+    assert row["row"] == "fast.py, GPUs: 1" and row["reached"] == [2.0, None]
+    assert [row[name] for name in ("right", "low", "high", "seconds")] == [94.0, 92.0, 96.0, 3.0]
+    assert row["curves"][0] == [[1.0, 0.5], [2.0, 0.95], [3.0, 0.96]]
+
+
 def test_without_units_there_is_no_candidate_for_16_bits() -> None:
     args = Namespace(candidates=None)
     names = {}
