@@ -130,8 +130,8 @@ def main() -> None:
         "DDP": wrapped(False, place),
         "DDP, experts left out": wrapped(True, place),
     }
-    # Without sizes, nccl did not check for a long time whether the ranks can share the rows
-    # equally, and gloo did not either (in torch 2.10 and 2.11; in 2.15 it does).
+    # Ask gloo, also where the ranks use nccl: in older versions nccl does not check whether the
+    # ranks can share the rows equally. (In torch 2.10 and 2.11 gloo does not; in 2.15 it does.)
     gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
     uneven = 2 * place.world_size + 1
     one_too_few = [2] * place.world_size

@@ -33,7 +33,7 @@ class Mixture(nn.Module):
         return nn.Sequential(up, nn.GELU(), down)
 
     def choose(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each token, the experts that it goes to: their probabilities, and their numbers."""
+        """For each token: the probabilities and the numbers of the experts that it goes to."""
         scores = self.router(x)
         self.probabilities = scores.softmax(-1)
         return self.probabilities.topk(self.top)

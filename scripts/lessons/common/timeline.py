@@ -24,8 +24,8 @@ from model import ResNet
 
 Spans = dict[str, list[tuple[float, float]]]  # name → begin and end in ms, each time
 
-# What the profiler calls an all-reduce: in a thread of gloo's, and nccl's kernel on a GPU. Where
-# gloo adds up what is on a GPU, its name also stands over its copies there.
+# What the profiler calls an all-reduce: gloo's work in a thread of the CPU, and nccl's kernel on a
+# GPU. If the tensors are on a GPU, gloo's name appears there, too, for its copies.
 GLOO = "gloo:all_reduce"
 NCCL = "ncclDevKernel_AllReduce"
 
