@@ -5,6 +5,7 @@ import base64
 import hashlib
 import io
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 
 import nbformat
@@ -50,8 +51,10 @@ def as_text(notebook: NotebookNode) -> str:
 
 
 def runs(source: str) -> str:
-    """What of a cell can change what is printed: of a program that it writes, no comment and no
-    docstring. But each line stays where it is, since a traceback tells its number.
+    """The part of a cell that decides what it prints.
+
+    If it writes a program, comments and docstrings do not count, but the line of each statement
+    does: tracebacks show it.
     """
     first, _, program = source.partition("\n")
     match = WRITE.match(source)
@@ -70,13 +73,16 @@ def runs(source: str) -> str:
 
 
 def same(before: str, after: str, printed: str) -> bool:
-    """Whether a cell would print the same; some cells print a program, with its comments."""
+    """Whether a cell would print the same. A line that was printed may not change, nor an empty
+    one: a program that is printed would get a new line there.
+    """
     if before == after:
         return True
-    gone = {line.strip() for line in before.splitlines()} - {
-        line.strip() for line in after.splitlines()
-    }
-    return runs(before) == runs(after) and not any(line and line in printed for line in gone)
+    if runs(before) != runs(after):
+        return False
+    pairs = zip_longest(before.splitlines(), after.splitlines(), fillvalue="")
+    changed = [old.strip().strip('"') for old, new in pairs if old != new]
+    return not any(line in printed for line in changed)
 
 
 def everything_printed(cells: list[NotebookNode]) -> str:
@@ -90,21 +96,23 @@ def keep_outputs(
 ) -> int:
     """Copy outputs while what a cell runs, and all code cells before it, is the same.
 
-    With `inert`, a changed cell does not end it: that is the reason why it prints the same where
-    these outputs were made, and the notebook keeps it. A cell that papermill injected ends it: what
-    follows ran with other parameters. The pieces of a stream are joined. Returns how many cells
-    kept their outputs.
+    A changed cell ends it, unless `inert` gives the reason why it would print the same; the
+    notebook keeps this reason. A cell that papermill injected ends it: what follows ran with other
+    parameters. The pieces of a stream are joined. Returns how many cells kept their outputs.
     """
     befores = [cell for cell in old.cells if cell.cell_type == "code"]
     afters = [cell for cell in new.cells if cell.cell_type == "code"]
     printed = everything_printed(befores)
+    machine = machine or about(old).get("outputs")
     ran = []
     reason = {}
     for before, after in zip(befores, afters, strict=False):
         if not same(before.source, after.source, printed):
             if not inert or len(befores) != len(afters):
                 break
-            reason = {"inert": inert}
+            earlier = (machine or {}).get("inert", "")
+            reasons = dict.fromkeys(filter(None, [earlier, inert]))
+            reason = {"inert": "; ".join(reasons)}
         after.outputs = before.outputs
         after.execution_count = before.execution_count
         CoalesceStreamsPreprocessor().preprocess_cell(after, {}, 0)
@@ -112,7 +120,6 @@ def keep_outputs(
             clean(output)
         if after.execution_count or after.outputs:
             ran.append(after)
-    machine = machine or about(old).get("outputs")
     if machine and ran:
         new.metadata.course["outputs"] = machine | reason | {"code": fingerprint(ran)}
     return len(ran)

@@ -90,17 +90,21 @@ def run_waterfall(args: argparse.Namespace, work: Work) -> None:
     print(f"\nkept: {recipe}@{rate:g}")
 
 
-def keep(note: str) -> None:
-    """Write what was measured into assets/, in a small file: a line for each candidate. What GPUs
-    did comes into a file of its own, under the name of the card.
+def keep(note: str, gpus: bool) -> None:
+    """Write what was measured into assets/, a line for each row: with `gpus` what a GPU did, under
+    the name of the card; else what the processor did, under its number of cores.
     """
-    gpus = read("gpus")
     if gpus:
-        write_rows(
-            slugify(gpus["machine"]["device"]), gpus["machine"] | {"note": note}, gpus["rows"]
-        )
+        part = read("gpus")
+        if part:
+            facts = part["machine"] | {"note": note}
+            write_rows(slugify(facts["device"]), facts, part["rows"])
+        else:
+            print("nothing was measured on a GPU: `make speedrun PARTS=--gpus` comes first")
+        return
     parts = {name: read(name) for name in ("waterfall", "final") if read(name)}
     if not parts:
+        print('nothing was measured: `make speedrun PARTS="--data FOLDER"` comes first')
         return
     rows = [row for part in parts.values() for row in part.get("rows", [])]
     facts = dict(next(iter(parts.values()))["machine"])
@@ -132,7 +136,7 @@ def readme_line(facts: dict, final: dict) -> str:
 def main() -> int:
     args = arguments()
     if args.keep:
-        keep(args.note)
+        keep(args.note, args.gpus)
         return 0
     try:
         with guarded("COURSE_SPEEDRUN", "course-speedrun-") as work:

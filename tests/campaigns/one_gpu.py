@@ -5,11 +5,12 @@ Run:  python tests/campaigns/one_gpu.py solutions/           # over gloo
 
 nccl takes two ranks on one GPU from version 2.30 on, if NCCL_MULTI_RANK_GPU_ENABLE is 1. So what
 the lessons do on nccl can be seen without a second GPU: their numbers, not their speed. Each
-collective takes milliseconds, because the GPU goes from one process to the other and back. With
-more than about five notebooks side by side, cells run into their limit of time.
+collective takes milliseconds, probably because the GPU has to switch between processes. With more
+than about five notebooks side by side, cells run into their limit of time.
 """
 
 import argparse
+import ctypes
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import torch
 from run import choose
 
 ROOT = Path(__file__).resolve().parents[2]
-NCCL = (2, 30)
+NCCL = 23000  # version 2.30
 # In devices.py, group.py of lesson 06, and the check of lesson 05 that asks for the usual rule.
 CHANGES = {
     "    if gpus >= local_world_size:\n": "    if gpus > 0:\n",
@@ -33,11 +34,22 @@ CHANGES = {
     "assert [device for _, _, device, _ in policy]": "assert True or [device]",
     "assert [backend for *_, backend in policy]": "assert True or [backend]",
 }
-ALWAYS = 2  # of them are in every lesson
+ALWAYS = 2  # the first two changes are in every notebook
 
 
-def shared(notebook: nbformat.NotebookNode) -> list[int]:
-    """Let all ranks of a notebook share GPU 0 over nccl; how often each change was made."""
+def nccl_version() -> int:
+    """Of the nccl that torch has loaded, as 23007; `torch.cuda.nccl.version()` tells the one that
+    torch was built with.
+    """
+    version = ctypes.c_int()
+    ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version))
+    return version.value
+
+
+def share_gpu(notebook: nbformat.NotebookNode) -> list[int]:
+    """Change a notebook so that its ranks share GPU 0 over nccl. Returns how often each change was
+    made.
+    """
     counts = []
     for before, after in CHANGES.items():
         count = 0
@@ -58,9 +70,10 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("one_gpu: there is no GPU here, so nothing was run")
         return 1
-    version = torch.cuda.nccl.version()
-    if args.nccl and version < NCCL:
-        print(f"one_gpu: nccl here is {version}: install one from {NCCL} on, or leave out --nccl")
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # one GPU, however many there are
+    if args.nccl and nccl_version() < NCCL:
+        remedy = "install nvidia-nccl-cu13 from 2.30 on, or leave out --nccl"
+        print(f"one_gpu: nccl here is {nccl_version()}: {remedy}")
         return 1
     command = [sys.executable, ROOT / "scripts" / "run.py", "--jobs", args.jobs]
     if not args.nccl:
@@ -68,7 +81,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copies = []
         for path, notebook in choose(args.lessons).items():
-            shared(notebook)
+            share_gpu(notebook)
             copies.append(Path(folder) / f"{path.parent.name}-{path.name}")
             nbformat.write(notebook, copies[-1])
         os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"

@@ -1,21 +1,26 @@
 """What one_gpu.py changes is still in the notebooks."""
 
+from pathlib import Path
+
 import nbformat
 import pytest
-from one_gpu import ALWAYS, ROOT, shared
+from one_gpu import ALWAYS, NCCL, nccl_version, share_gpu
 from test_committed import COMMITTED
 
 pytestmark = pytest.mark.quick
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_each_notebook_writes_the_rule_once(path) -> None:
-    counts = shared(nbformat.read(path, as_version=4))
+def test_each_notebook_writes_the_rule_once(path: Path) -> None:
+    counts = share_gpu(nbformat.read(path, as_version=4))
     assert counts[:ALWAYS] == [1, 1]
 
 
 def test_every_change_is_made_in_some_notebook() -> None:
-    totals = [shared(nbformat.read(path, as_version=4)) for path in COMMITTED]
+    totals = [share_gpu(nbformat.read(path, as_version=4)) for path in COMMITTED]
     assert all(sum(counts) for counts in zip(*totals, strict=True))
-    text = (ROOT / "notebooks" / "solutions" / "06_ddp.ipynb").read_text()
-    assert "if torch.cuda.device_count() >= 2:  # a GPU for each" in text
+
+
+def test_the_version_is_that_of_the_library() -> None:
+    """Torch's CUDA builds bring one; it is loaded with torch, also where there is no GPU."""
+    assert NCCL - 5000 < nccl_version() < 40000

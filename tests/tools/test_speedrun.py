@@ -185,7 +185,7 @@ def test_what_was_measured_becomes_one_small_file_and_a_line(
         for right in (0.7, 0.85)
     ]
     speedrun_final.keep_final(facts | {"seconds": 120}, "theirs@1", "ours@2", [runs, runs])
-    speedrun.keep("a note")
+    speedrun.keep("a note", gpus=False)
     kept = json.loads((tmp_path / "assets" / "speedrun-3-cores.json").read_text())
     assert kept["machine"]["seconds"] == {"waterfall": 10, "final": 120}
     assert kept["machine"]["note"] == "a note" and kept["rows"][:3] == rows
@@ -208,7 +208,8 @@ def test_what_gpus_did_is_kept_under_the_name_of_the_card(tmp_path: Path, monkey
         curves.append([{"seconds": after, "accuracy": right} for after, right in curve])
     rows = speedrun_final.gpu_rows({"fast.py, GPUs: 1": curves})
     speedrun_facts.write("gpus", {"machine": {"device": "Tesla T4"}, "rows": rows})
-    speedrun.keep("a note")
+    speedrun.keep("another note", gpus=False)  # of the processor nothing was measured
+    speedrun.keep("a note", gpus=True)
     assert [path.name for path in (tmp_path / "assets").iterdir()] == ["speedrun-tesla-t4.json"]
     kept = json.loads((tmp_path / "assets" / "speedrun-tesla-t4.json").read_text())
     assert kept["machine"] == {"device": "Tesla T4", "note": "a note"}
