@@ -193,3 +193,14 @@ def test_inert_keeps_outputs_and_its_reason():
 def test_inert_keeps_nothing_where_cells_were_added():
     new = new_notebook(cells=[new_code_cell("0"), new_code_cell("1")], metadata={"course": {}})
     assert keep_outputs(ran("1"), new, inert="why") == 0
+
+
+def test_the_reason_comes_from_the_command_line(course: Small):
+    course.run()
+    course.replace(TOOLBOX, "return 0", "return 1")
+    assert course.build("--inert", "nobody asks for it") == 0
+    assert all(course.outputs())
+    assert course.notebook().metadata.course.outputs.inert == "nobody asks for it"
+    assert course.build("--check") == 0
+    course.run()
+    assert "inert" not in course.notebook().metadata.course.outputs
