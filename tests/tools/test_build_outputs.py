@@ -175,6 +175,12 @@ def test_what_was_printed_may_not_change(program: str, changed: str, printed: st
     assert kept(ran(program, "print(source)", printed=printed), changed, "print(source)") == 0
 
 
+def test_a_line_of_code_may_not_change_places_with_a_comment():
+    below = PROGRAM + "number = 1\n# a note\n"
+    above = PROGRAM + "# a note\nnumber = 1\n"
+    assert kept(ran(below, "!python alpha.py"), above, "!python alpha.py") == 0
+
+
 def test_in_a_cell_of_its_own_a_comment_is_code():
     assert kept(ran("1  # one", "2"), "1  # two", "2") == 0
 

@@ -203,8 +203,8 @@ def test_what_gpus_did_is_kept_under_the_name_of_the_card(tmp_path: Path, monkey
     monkeypatch.setattr(speedrun_facts, "BUILD", tmp_path / "build")
     (tmp_path / "assets").mkdir()
     curves = []
-    for rights in ((0.5, 0.95, 0.96), (0.5, 0.6, 0.92)):
-        curve = zip((1.0, 2.0, 3.004), rights, strict=True)
+    for rights, last in (((0.5, 0.95, 0.96), 3.004), ((0.5, 0.6, 0.92), 5.0)):
+        curve = zip((1.0, 2.0, last), rights, strict=True)
         curves.append([{"seconds": after, "accuracy": right} for after, right in curve])
     rows = speedrun_final.gpu_rows({"fast.py, GPUs: 1": curves})
     speedrun_facts.write("gpus", {"machine": {"device": "Tesla T4"}, "rows": rows})
@@ -215,7 +215,7 @@ def test_what_gpus_did_is_kept_under_the_name_of_the_card(tmp_path: Path, monkey
     assert kept["machine"] == {"device": "Tesla T4", "note": "a note"}
     [row] = kept["rows"]
     assert row["row"] == "fast.py, GPUs: 1" and row["reached"] == [2.0, None]
-    assert [row[name] for name in ("right", "low", "high", "seconds")] == [94.0, 92.0, 96.0, 3.0]
+    assert [row[name] for name in ("right", "low", "high", "seconds")] == [94.0, 92.0, 96.0, 4.0]
     assert row["curves"][0] == [[1.0, 0.5], [2.0, 0.95], [3.0, 0.96]]
 
 
