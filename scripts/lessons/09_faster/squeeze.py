@@ -27,7 +27,7 @@ HOOKS = {
     "16 bits": default_hooks.fp16_compress_hook,
     "PowerSGD": powerSGD_hook,
 }
-SETTLE = 3  # steps that do not count: PowerSGD sends everything in the first two
+SETTLE = 3  # rounds that do not count: PowerSGD sends everything in its first two steps
 
 
 ALL_REDUCE = dist.all_reduce  # the real one

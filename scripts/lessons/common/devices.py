@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
         Bound, nccl connects the ranks as soon as the group is made. Otherwise the first collective
         connects them, in a call that no time limit ends (pytorch#88103): a rank that is missing
-        there is waited for without end. gloo has no such step.
+        there, unless it is rank 0, is waited for without end. gloo has no such step.
         """
         return self.device if self.backend == "nccl" else None
 
