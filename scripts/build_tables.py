@@ -27,7 +27,8 @@ QUOTED = """
 These messages were not produced here, because they need GPUs, old versions or other libraries. \
 They are quoted from other people's bug reports, two pieces from PyTorch's code.
 
-下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。引用自別人的討論串，其中兩段出自 PyTorch 的程式碼。
+下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。引用自別人的討論串，其中兩段出自 PyTorch \
+的程式碼。
 """
 HEAD = [
     "| lesson | 課程 | core · 核心 | further · 延伸 | open · 開啟 | solution · 解答 |",

@@ -188,6 +188,11 @@ def test_chinese_is_found_by_its_words_and_a_pasted_message_by_most_words(
     page.locator("#course-query").fill("Watchdog caught collective")
     first = page.locator("#course-results a").first
     assert re.search("errors/|error-texts", first.get_attribute("href"))
+    # Each of the texts that lead to one error is looked up alone.
+    message = "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1"
+    page.locator("#course-query").fill(message)
+    first = page.locator("#course-results a").first
+    assert "errors/duplicate-gpu" in first.get_attribute("href")
 
 
 def test_the_index_is_small_and_loaded_by_the_search_alone(site: Path) -> None:

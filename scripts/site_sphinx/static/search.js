@@ -11,6 +11,7 @@
   const WORTH = { title: 20, phrase: 60, error: 40 };
   const FIELDS = ["en", "zh", "code"];
   const HAN = /[\u3400-\u9fff]/;
+  const OR = ", "; // between the texts of one error in its page's title
 
   let folded = []; // the sections, in small letters, once they are unpacked
 
@@ -69,8 +70,9 @@
     } else if (words.length > 3 && row.section.error) {
       points += WORTH.error;
     }
-    // A pasted message that has the words of an error's page is about that error.
-    const named = Boolean(row.section.error) && row.title.length > 5 && query.includes(row.title);
+    // A pasted message that has one of the texts of an error's page is about that error.
+    const texts = row.title.split(OR).filter((text) => text.length > 5);
+    const named = Boolean(row.section.error) && texts.some((text) => query.includes(text));
     return { section: row.section, row, points, named, share: has / words.length };
   }
 
