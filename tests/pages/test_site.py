@@ -188,8 +188,13 @@ def test_chinese_is_found_by_its_words_and_a_pasted_message_by_most_words(
     page.locator("#course-query").fill("Watchdog caught collective")
     first = page.locator("#course-results a").first
     assert re.search("errors/|error-texts", first.get_attribute("href"))
-    # Each of the texts that lead to one error is looked up alone.
-    message = "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1"
+
+
+def test_each_text_of_an_error_that_has_several_finds_its_page(
+    reading: BrowserContext, site: Path
+) -> None:
+    page = opened(reading, f"{site.as_uri()}/search.html")
+    message = "Expected tensor on cuda:1 but found tensor on cuda:0"  # lesson 06 has it whole
     page.locator("#course-query").fill(message)
     first = page.locator("#course-results a").first
     assert "errors/duplicate-gpu" in first.get_attribute("href")
