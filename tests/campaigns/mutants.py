@@ -19,8 +19,8 @@ Any other error does not count: a program that crashes says nothing about what i
 """
 
 import argparse
+import ast
 import functools
-import hashlib
 import json
 import os
 import re
@@ -38,6 +38,7 @@ from typing import NamedTuple
 import by_hand  # noqa: F401
 from slices import LAUNCH, Wanted, imports, lessons, rests_on
 
+import same
 from build_course import Course
 from build_grammar import WRITE, about, code_cells, own, tags
 from run_forked import around
@@ -273,26 +274,45 @@ def the_course() -> Course:
     return Course(ROOT)
 
 
+@functools.cache
+def judging(node: str) -> str:
+    """What runs of a test that judges mutants: its file without the other tests, and its name.
+
+    `node` is as in the data, such as test_05_….py::test_x[2].
+    """
+    file, _, name = node.partition("[")[0].partition("::")
+    path = ROOT / "tests" / "lessons" / file
+    text = path.read_text() if path.exists() else ""
+    lines = text.splitlines()
+    kept = []
+    for part in ast.parse(text).body:
+        called = getattr(part, "name", "")
+        if called == name or not called.startswith("test_"):
+            decorators = [each.lineno for each in getattr(part, "decorator_list", [])]
+            first = min([part.lineno, *decorators])
+            kept.append("\n".join(lines[first - 1 : part.end_lineno]))
+    return same.code("\n".join(kept)).replace(f"def {name}(", "def judge(", 1)
+
+
 def fingerprint(lesson: str) -> str:
-    """A hash of all on which a lesson's mutants rest: code cells, programs, tests, the mutants.
+    """A hash of all on which a lesson's mutants rest: code cells, programs, mutants, judges.
 
     Of the shared programs those that it writes: no other can be in its notebook's folder. Not of
-    the prose, which no mutant can see.
+    prose and comments, which no mutant can see, nor of what mutants and tests are called.
     """
     source = the_course().sources[ROOT / "notebooks" / "src" / f"{lesson}.md"]
-    code = [cell.source for cell in source.cells if cell.cell_type == "code"]
-    code.append(json.dumps(about(source).get("quick", {})))
+    cells = [same.cell(cell.source) for cell in source.cells if cell.cell_type == "code"]
     programs = ROOT / "scripts" / "lessons"
-    paths = [programs / "common" / name for name in WRITE.findall("\n".join(code))]
+    paths = [programs / "common" / name for name in WRITE.findall("\n".join(cells))]
     paths += (programs / lesson).glob("*")  # a new lesson has no room yet
-    paths += [DATA / f"{lesson}.toml"]
-    paths += (ROOT / "tests" / "lessons").glob(f"test_{lesson[:2]}_*.py")
-    paths += (ROOT / "tests" / "lessons").glob("test_common_*.py")
-    digest = hashlib.sha256("\0".join(code).encode())
-    for path in sorted(paths, key=lambda path: path.name):  # a program may move to `common`
-        if path.is_file():
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    paths = sorted(paths, key=lambda path: path.name)  # a program may move to `common`
+    them, _ = readable([lesson])
+    rows = []
+    for mutant in them:
+        judge = judging(mutant.test) if mutant.test else mutant.launch
+        rows.append([mutant.program, mutant.old, mutant.new, judge, mutant.before])
+    quick = about(source).get("quick", {})
+    return same.digest(cells, quick, [same.file(path) for path in paths if path.is_file()], rows)
 
 
 def changed() -> list[str]:
@@ -310,7 +330,7 @@ def chosen(more: int = 5) -> list[Mutant]:
     salt = "".join(map(fingerprint, lessons()))
 
     def order(mutant: Mutant) -> str:
-        return hashlib.sha256(f"{salt}{mutant.lesson}{mutant.why}".encode()).hexdigest()
+        return same.digest(salt, mutant.lesson, mutant.why)
 
     return first + sorted(rest, key=order)[:more]
 
