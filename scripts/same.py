@@ -31,6 +31,12 @@ def cut(lines: list[bytes], node: ast.stmt) -> None:
     lines[node.lineno - 1] = head + tail
 
 
+def documented(tree: ast.AST) -> list[ast.AST]:
+    """The program, classes and functions that begin with a docstring."""
+    kinds = [node for node in ast.walk(tree) if isinstance(node, DOCUMENTED)]
+    return [node for node in kinds if ast.get_docstring(node, clean=False) is not None]
+
+
 def inside_strings(tree: ast.AST) -> set[int]:
     """The numbers of lines that begin within a string: an empty one is part of it."""
     texts = [node for node in ast.walk(tree) if isinstance(node, (ast.Constant, ast.JoinedStr))]
@@ -53,8 +59,8 @@ def statements(text: str, docstrings: bool = True) -> list[str | None]:
             row, column = token.start
             rows[row - 1] = rows[row - 1][:column].rstrip()
     lines = [row.encode() for row in rows]  # ast counts bytes
-    for node in ast.walk(tree) if docstrings else ():
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+    if docstrings:
+        for node in documented(tree):
             cut(lines, node.body.pop(0))
     within = inside_strings(tree)
     left = [line.decode() for line in lines]
