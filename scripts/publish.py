@@ -12,7 +12,6 @@ fails does not stop the others, and the last line is the command that tries the 
 """
 
 import argparse
-import hashlib
 import json
 import posixpath
 import re
@@ -25,6 +24,7 @@ from requests import RequestException
 from tqdm import tqdm
 
 import rooms
+import same
 from publish_list import NAME, MetadataError, load, notebook_metadata
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,10 +126,7 @@ def identity(folder: Path) -> str:
 
 def contents(folder: Path) -> str:
     """A hash of all that is pushed."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
+    return same.digest([[path.name, path.read_text()] for path in sorted(folder.iterdir())])
 
 
 def gpu_minutes(folder: Path) -> int:
