@@ -12,7 +12,6 @@ import publish_list
 from build_course import Course
 from build_grammar import demand
 from build_numbers import with_numbers
-from build_outputs import fingerprint
 from build_routes import routes_table
 from build_tables import Errors, lessons_table, titles
 
@@ -132,7 +131,5 @@ def add_head(course: Course, notebook: NotebookNode, name: str) -> None:
         if lesson in course.sources:
             line += f"\n\n{build_minutes.head(course, lesson)}"
         first.source = f"{title[0]}\n\n{line}{first.source[title.end() :]}"
-        first.id = f"{fingerprint([first])[:12]}-1"
-        notebook.metadata.course["built"] = fingerprint(notebook.cells)
     settings = publish_list.settings(course.listed, name)
     notebook.metadata |= publish_list.notebook_metadata(settings)

@@ -10,7 +10,6 @@ import build_minutes
 import publish_list
 from build_course import Course
 from build_grammar import Cells, demand, own, tags
-from build_outputs import identify
 
 ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
 SEARCH = """Take a few words of your message (no path, no number and no name of your own) and \
@@ -83,7 +82,6 @@ class Errors:
         self.cells: dict[str, list[NotebookNode]] = {}
         for path, lesson in lessons.items():
             self.cells[path.stem] = [cell for _, cell in own(lesson)]
-            identify(self.cells[path.stem])
 
     def table(self, folder: str = "") -> str:
         """How to search, and the rows of both tables; their links go through `folder`."""
