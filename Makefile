@@ -74,6 +74,10 @@ outputs: build  ## run lessons and solutions one by one (they measure speed), an
 	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 	$(BIN)/python scripts/build.py  # the lessons' minutes count what their launches took
 
+address: .venv/test  ## say where the course is, for badges, slides and handout: REPO=name/course OWNER=kaggle-name
+	@$(BIN)/python scripts/address.py --repository "$(REPO)" --owner "$(OWNER)"
+	$(BIN)/python scripts/build.py
+
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
 	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(ALL) $(LESSONS)
 
@@ -127,4 +131,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs kaggle grade lab
+.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs address kaggle grade lab

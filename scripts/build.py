@@ -20,7 +20,16 @@ from build_exercises import fill_hand_in, point_out
 from build_fill import add_head, filled_page, filled_tables
 from build_grammar import WRITE, BuildError, Cells, about, code_cells, demand, own
 from build_lessons import check_lessons
-from build_outputs import NOTHING, Inert, NotebookNode, as_text, inherit, notebook, waits
+from build_outputs import (
+    NOTHING,
+    Inert,
+    NotebookNode,
+    as_text,
+    inherit,
+    notebook,
+    seal,
+    waits,
+)
 from build_rooms import check_needs, check_programs, check_rooms
 from build_tables import Errors, fill_errors
 from build_workshop import workshop
@@ -70,6 +79,7 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
         for stem, book in notebooks(course, lessons, solved).items():
             path = folder / f"{stem}.ipynb"
             add_head(course, book, course.name(path))
+            seal(book)
             if (
                 path != course.notebooks / "workshop.ipynb"
             ):  # its answers would be under its questions

@@ -1,4 +1,4 @@
-"""A notebook as a file: the ids of its cells, where it comes from, the outputs of its last run."""
+"""A notebook as a file: where it comes from, and the outputs of its last run."""
 
 import base64
 import functools
@@ -29,22 +29,17 @@ def fingerprint(cells: list[NotebookNode]) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def identify(cells: list[NotebookNode]) -> None:
-    """Give each cell an id that depends on its content alone; equal cells are counted."""
-    seen: dict[str, int] = {}
-    for cell in cells:
-        digest = fingerprint([cell])[:12]
-        seen[digest] = seen.get(digest, 0) + 1
-        cell.id = f"{digest}-{seen[digest]}"
-
-
 def notebook(cells: Cells, generated_from: str, course: dict) -> NotebookNode:
     """A notebook of these cells that says what it was made from."""
     plain = [cell for _, cell in cells]
-    identify(plain)
-    course = course | {"generated_from": generated_from, "built": fingerprint(plain)}
+    course = course | {"generated_from": generated_from}
     metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}, "course": course}
     return new_notebook(cells=plain, metadata=metadata)
+
+
+def seal(notebook: NotebookNode) -> None:
+    """Record what the finished notebook says, so that a change by hand is noticed."""
+    notebook.metadata.course["built"] = fingerprint(notebook.cells)
 
 
 def as_text(notebook: NotebookNode) -> str:

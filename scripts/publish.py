@@ -217,12 +217,13 @@ def main() -> int:
     except MetadataError as error:
         sys.exit("\n".join(f"publish: {line}" for line in str(error).splitlines()))
     owner = args.owner or listed["owner"]
-    if owner == "OWNER" or not re.fullmatch("[A-Za-z0-9-]+", owner):
+    if not re.fullmatch("[A-Za-z0-9-]+", owner):
+        problem = f"“{owner}” is no Kaggle name" if owner else "no Kaggle name is set"
         remedy = "add OWNER=name, the end of your profile's address there"
-        sys.exit(f"publish: “{owner}” is no Kaggle name: {remedy}.")
-    if listed["repository"].startswith("OWNER/"):
-        remedy = f"write your GitHub repository into {NAME}"
-        print(f"publish: the badges lead nowhere yet: {remedy}.", file=sys.stderr)
+        sys.exit(f"publish: {problem}: {remedy}.")
+    if not listed["repository"]:
+        remedy = "`make address REPO=name/course` says where the course is on GitHub"
+        print(f"publish: the notebooks have no link to their source: {remedy}.", file=sys.stderr)
 
     folders = prepare_all(args.root, listed, owner, args.lessons)
     print(f"{len(folders)} notebooks written to {args.root / 'build' / 'kaggle'}")

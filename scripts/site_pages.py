@@ -122,20 +122,12 @@ def solution(listings: list[str]) -> NotebookNode:
 
 
 def twins(notebook: NotebookNode, solved: NotebookNode) -> dict[str, str]:
-    """The code of the solved notebook for each cell that differs there, by the cell's id.
-
-    Ids follow the words of a cell, so cells are paired by their order.
-    """
-    before = [cell.source for cell in notebook.cells]
-    after = [cell.source for cell in solved.cells]
-    found = {}
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        if kind == "replace" and b - a == d - c:
-            for old, new in zip(notebook.cells[a:b], solved.cells[c:d], strict=True):
-                if old.cell_type == "code":
-                    found[old.id] = new.source
-    return found
+    """The code of the solved notebook for each cell that differs there, by the cell's id."""
+    before = {cell.id: cell.source for cell in notebook.cells}
+    code = [cell for cell in solved.cells if cell.cell_type == "code"]
+    return {
+        cell.id: cell.source for cell in code if before.get(cell.id, cell.source) != cell.source
+    }
 
 
 def ends_exercise(cell: NotebookNode, changed: dict[str, str]) -> bool:

@@ -28,7 +28,7 @@ PAGES = [*sorted((ROOT / "assets").glob("*.md")), ROOT / "README.md", ROOT / "CO
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"(`+)(.+?)\1")
 CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")
-PLACEHOLDERS = {"X", "train", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON"}
+PLACEHOLDERS = {"X", "train", "NN_name", "NAME", "OLD", "NEW", "OWNER", "REPO", "LESSONS", "LESSON"}
 # What stands for a lesson's name in the path of a file.
 SOME = re.compile(r"\b(?:NN_name|NAME|99_try)\b")
 # Settings of libraries that are not installed everywhere, and PET_ with an option of torchrun.

@@ -223,7 +223,7 @@ WITHOUT_GPU = {
     "enable_gpu": False,
 }
 KERNELS = {
-    "owner": "OWNER",
+    "owner": "somebody",
     "repository": "us/course",
     "defaults": SETTINGS,
     "kernels": [WITHOUT_GPU],

@@ -68,7 +68,7 @@ def root(tmp_path: Path) -> Path:
     }
     for kernel in kernels:
         write(tmp_path / kernel["code_file"], TEXT)
-    listed = {"owner": "OWNER", "repository": "us/course", "defaults": DEFAULTS, "kernels": kernels}
+    listed = {"defaults": DEFAULTS, "kernels": kernels}
     (tmp_path / "kaggle-metadata.json").write_text(json.dumps(listed))
     return tmp_path
 
@@ -264,7 +264,7 @@ def test_the_client_refuses_a_token_that_kaggle_does_not_know(root: Path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("", "“OWNER” is no Kaggle name: add OWNER=name"),
+        ("", "no Kaggle name is set: add OWNER=name"),
         ("--owner me 09", "“09”: there is 01_one, 02_two, solutions/02_two, 03_three"),
         ("--owner Me_Myself", "“Me_Myself” is no Kaggle name: add OWNER=name"),
         ("--owner me 01", "Kaggle does not answer: "),
