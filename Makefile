@@ -1,10 +1,13 @@
-# Two commands: `make run` and `make test`. Each installs what it needs into .venv, once.
+# Two commands: `make run` and `make test`. Each installs what it needs into .venv, once: first what
+# words need (.venv/build, no torch), then what notebooks need (.venv/run), then all tests (.venv/test).
 PYTHON ?= python3
 BIN := .venv/bin
 LESSONS ?=
 LESSON ?=
 CONSTRAINTS ?= constraints.txt
 PIP := -m pip install --quiet --disable-pip-version-check
+# In `make check` torch cannot be imported, so that nothing in it comes to need torch.
+WITHOUT_TORCH := PYTHONPATH=$(CURDIR)/tests/without_torch
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
@@ -15,18 +18,18 @@ run: .venv/run  ## run every notebook, or LESSONS="03 06", and build build/site/
 		test -f build/executed/runs.json || exit $$ran; \
 		$(BIN)/python scripts/site_build.py --executed build/executed && exit $$ran  # 1: a notebook failed
 
-site: .venv/run  ## build build/site/index.html from the kept outputs, without running anything
+site: .venv/build  ## build build/site/index.html from the kept outputs, without running anything
 	$(BIN)/python scripts/site_build.py
 
-test: style .venv/kaggle/ready  ## all tests, the linter first
+test: style .venv/test .venv/kaggle/ready  ## all tests, the linter first
 	$(BIN)/python -m pytest -n 2
 
-check: style  ## in a minute: style, derived files, and all tests that start no rank
-	$(BIN)/python scripts/build.py --check
-	$(BIN)/python scripts/build_minutes.py
-	$(BIN)/python -m pytest -q -m "quick and not thorough"
+check: style  ## in a minute, without torch: style, derived files, and the quick tests
+	$(WITHOUT_TORCH) $(BIN)/python scripts/build.py --check
+	$(WITHOUT_TORCH) $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal \
+		-m "quick and not torch and not thorough" $$(grep -rl --include="test_*.py" mark.quick tests)
 
-style: .venv/test
+style: .venv/build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/check_style.py
@@ -64,13 +67,13 @@ bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS=
 speedrun: .venv/test  ## from the tutorials' training to the fastest, change by change: PARTS="--data FOLDER"
 	$(BIN)/python scripts/speedrun.py $(PARTS)
 
-programs: .venv/test  ## the programs of one lesson, solved, into build/: LESSON=06
+programs: .venv/build  ## the programs of one lesson, solved, into build/: LESSON=06
 	$(BIN)/python scripts/build.py --programs $(LESSON)
 
-build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons
+build: .venv/build  ## make the notebooks from notebooks/src and scripts/lessons
 	$(BIN)/python scripts/build.py
 
-outputs: build  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
+outputs: build .venv/run  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
 	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 	$(BIN)/python scripts/build.py  # the lessons' minutes count what their launches took
 
@@ -81,7 +84,7 @@ address: .venv/test  ## say where the course is, for badges, slides and handout:
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
 	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(ALL) $(LESSONS)
 
-grade: .venv/test  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
+grade: .venv/run  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
 	$(BIN)/python scripts/grade.py "$(DIR)" $(OPTIONS)
 
 lab: .venv/run  ## open the notebooks in JupyterLab
@@ -93,13 +96,18 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 	@touch $@
 
-.venv/run: requirements.txt $(CONSTRAINTS) | .venv/python .venv/frameworks/ready
-	@echo "Installing what the notebooks and the site need into .venv (torch alone is 5 GB: about two minutes)"
+.venv/build: scripts/requirements.txt $(CONSTRAINTS) | .venv/python
+	@echo "Installing what words, the site and quick tests need into .venv (260 MB: under a minute)"
+	@$(BIN)/python $(PIP) -r $< -c $(CONSTRAINTS)
+	@touch $@
+
+.venv/run: requirements.txt .venv/build | .venv/frameworks/ready
+	@echo "Installing what the notebooks need into .venv (torch alone is 5 GB: about two minutes)"
 	@$(BIN)/python $(PIP) -r requirements.txt -c $(CONSTRAINTS)
 	@touch $@
 
 .venv/test: tests/requirements.txt .venv/run
-	@echo "Installing what building and testing need"
+	@echo "Installing what all tests need"
 	@$(BIN)/python $(PIP) -r tests/requirements.txt -c $(CONSTRAINTS)
 	@touch $@
 

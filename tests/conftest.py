@@ -34,7 +34,9 @@ class Shares(LoadScopeScheduling):
         return "launching" if nodeid.startswith(LAUNCHING) else "single"
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | None:
+    if config.option.dist == "worksteal":  # `make check`, in which all tests are small
+        return None
     config.option.loadscopereorder = False  # in the order of collection, not by number of tests
     return Shares(config, log)
 

@@ -226,7 +226,6 @@ def test_every_fault_has_its_turn() -> None:
     assert {fault.kind for fault in met} == set(SAYS)
 
 
-@pytest.mark.quick
 def test_no_cell_reads_a_launch_that_is_left_out(tmp_path: Path) -> None:
     for fault in matrix():
         *prepared, _, _ = code_cells(nbformat.read(write(fault, tmp_path), as_version=4))

@@ -80,16 +80,19 @@ def why(path: Path, *options: str) -> str:
     return stamps.changed("03_x", stamps.parts(path, list(options) or ["--quick"]))
 
 
+@pytest.mark.torch
 def test_what_was_green_and_has_not_changed_is_not_run_again(prepared: Path) -> None:
     assert why(prepared) == ""
     assert stamps.changed("04_y", stamps.parts(prepared, ["--quick"])) == "no stamp"
 
 
+@pytest.mark.torch
 def test_in_ci_everything_runs(prepared: Path, monkeypatch) -> None:
     monkeypatch.setenv("CI", "true")
     assert why(prepared) == "CI is set"
 
 
+@pytest.mark.torch
 def test_a_changed_cell_runs_again(prepared: Path) -> None:
     notebook = nbformat.read(prepared, as_version=4)
     notebook.cells[0].source = "2"
@@ -97,6 +100,7 @@ def test_a_changed_cell_runs_again(prepared: Path) -> None:
     assert why(prepared) == "cells"
 
 
+@pytest.mark.torch
 def test_a_changed_parameter_or_option_runs_again(prepared: Path) -> None:
     assert why(prepared, "--quick", "--forked") == "options"
     notebook = nbformat.read(prepared, as_version=4)
@@ -105,6 +109,7 @@ def test_a_changed_parameter_or_option_runs_again(prepared: Path) -> None:
     assert why(prepared) == "parameters"
 
 
+@pytest.mark.torch
 def test_a_changed_package_runs_again(prepared: Path, monkeypatch) -> None:
     installed = stamps.packages()
     assert any(each.startswith("torch==") for each in installed)
@@ -113,6 +118,7 @@ def test_a_changed_package_runs_again(prepared: Path, monkeypatch) -> None:
     assert why(prepared) == "packages"
 
 
+@pytest.mark.torch
 def test_a_changed_tool_runs_again(prepared: Path, tmp_path: Path, monkeypatch) -> None:
     names = {path.name for path in stamps.TOOLS}
     assert {"run.py", "run_forked.py", "run_notebook.py", "run_papermill.py", "whole.py"} <= names
@@ -122,6 +128,7 @@ def test_a_changed_tool_runs_again(prepared: Path, tmp_path: Path, monkeypatch) 
     assert why(prepared) == "tools"
 
 
+@pytest.mark.torch
 def test_another_machine_runs_again(prepared: Path, monkeypatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert why(prepared) == "machine"

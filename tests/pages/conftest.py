@@ -1,5 +1,7 @@
 """A real browser, in which a page may fetch nothing and nothing may go wrong."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
@@ -10,13 +12,13 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import pytest
 from deck import SCREEN, open_deck
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
-import site_build
-from build_course import Course
+if TYPE_CHECKING:  # `make check` installs no browser's driver
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,6 +45,8 @@ def find_browser() -> str:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=options)
@@ -103,6 +107,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     if "COURSE_SITE" in os.environ:
         return Path(os.environ["COURSE_SITE"]).resolve()
+    import site_build
+    from build_course import Course
+
     folder = tmp_path_factory.mktemp("site")
     assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
     return folder / "site"

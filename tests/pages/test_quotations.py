@@ -20,8 +20,6 @@ from build_course import Course
 from build_grammar import WRITE, about, code_cells, tags
 from build_python import parsed
 
-pytestmark = pytest.mark.quick
-
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
 PAGES = [*sorted((ROOT / "assets").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]

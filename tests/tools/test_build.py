@@ -18,6 +18,7 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.torch  # what includes torch's headers is compiled, too
 def test_the_real_repository_is_what_would_be_built():
     assert build.main(["--check"]) == 0
 

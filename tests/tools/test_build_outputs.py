@@ -5,8 +5,6 @@ import io
 
 import nbformat
 import pytest
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 from small_course import FIRST, TOOLBOX, Small, code, refused
@@ -87,8 +85,12 @@ def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
     assert "outputs" not in committed.metadata.course  # no machine is known
 
 
+@pytest.mark.torch
 def test_a_picture_keeps_the_colours_of_its_lines() -> None:
     """The pictures of this course use four colours and black, often in thin lines."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+
     wanted = ["#2563eb", "#ea580c", "#216656", "#8b929e", "black"]
     figure = Figure(figsize=(7, 3.6), dpi=110)
     ax = figure.subplots()

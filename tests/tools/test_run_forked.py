@@ -119,7 +119,6 @@ def sets_before_torch(code: ast.Module) -> list[str]:
     return []  # it does not import torch
 
 
-@pytest.mark.quick
 def test_a_program_that_sets_something_before_torch_is_imported_stays_plain():
     for path in rooms.programs():
         plain = path.stem in PLAIN_PROGRAMS or path.parent.name[:2] in run_forked.PLAIN_LESSONS
