@@ -13,6 +13,7 @@ from threading import Thread
 
 import pytest
 from deck import SCREEN, open_deck
+from once import once
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 import site_build
@@ -97,15 +98,17 @@ def reading(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole site, built once from the kept outputs.
+    """The whole site, built once from the kept outputs. Nobody writes into it.
 
     COURSE_SITE=folder takes one that is there, for who works at the site.
     """
     if "COURSE_SITE" in os.environ:
         return Path(os.environ["COURSE_SITE"]).resolve()
-    folder = tmp_path_factory.mktemp("site")
-    assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
-    return folder / "site"
+
+    def make(folder: Path) -> None:
+        assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
+
+    return once(tmp_path_factory, "site", make) / "site"
 
 
 @pytest.fixture(scope="session")
