@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deck import SCREEN, open_deck
+from once import once
 
 if TYPE_CHECKING:  # `make check` installs no browser's driver
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
@@ -101,7 +102,7 @@ def reading(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole site, built once from the kept outputs.
+    """The whole site, built once from the kept outputs. Nobody writes into it.
 
     COURSE_SITE=folder takes one that is there, for who works at the site.
     """
@@ -110,9 +111,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import site_build
     from build_course import Course
 
-    folder = tmp_path_factory.mktemp("site")
-    assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
-    return folder / "site"
+    def make(folder: Path) -> None:
+        assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
+
+    return once(tmp_path_factory, "site", make) / "site"
 
 
 @pytest.fixture(scope="session")
