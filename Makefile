@@ -18,8 +18,11 @@ run: .venv/run  ## run every notebook, or LESSONS="03 06", and build build/site/
 site: .venv/run  ## build build/site/index.html from the kept outputs, without running anything
 	$(BIN)/python scripts/site_build.py
 
-test: style .venv/kaggle/ready  ## all tests, the linter first
-	$(BIN)/python -m pytest -n 2
+# Tests that assert clocks come last, alone.
+test: style .venv/kaggle/ready  ## all tests, the linter first; on your machine only those of what changed
+	$(BIN)/python scripts/build.py --check
+	@$(BIN)/python -m pytest -n auto -m "not calm and not thorough and not cluster"; ran=$$?; \
+		$(BIN)/python -m pytest -q -m "calm and not thorough and not cluster" && exit $$ran
 
 check: style  ## in a minute: style, derived files, and all tests that start no rank
 	$(BIN)/python scripts/build.py --check
@@ -31,8 +34,8 @@ style: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/check_style.py
 
-test-all: test mutants launch-faults  ## the tests, every mutant, and all notebooks with their full parameters
-	$(BIN)/python -m pytest -m thorough tests/lessons
+test-all: test mutants  ## everything: also every mutant and launch fault, and full parameters
+	$(BIN)/python -m pytest -n auto -m thorough --ignore tests/campaigns/test_mutants.py
 	$(BIN)/python scripts/run.py "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
@@ -42,7 +45,7 @@ mutants: .venv/test  ## change what programs compute, line by line; a test or la
 	$(BIN)/python tests/campaigns/mutants.py --green $(LESSONS)
 
 launch-faults: .venv/test  ## let every launch fail in five ways; each notebook must notice
-	$(BIN)/python tests/campaigns/test_launch_faults.py
+	$(BIN)/python -m pytest -n auto -m thorough tests/campaigns/test_launch_faults.py
 
 aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And 40 without the cure
 	$(BIN)/python tests/campaigns/aborts.py
