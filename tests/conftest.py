@@ -52,6 +52,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return workers
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if IS_WORKER:
         minutes.longest_first(items)

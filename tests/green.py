@@ -2,8 +2,8 @@
 
 build/green.json tells for each such test of what it was made when it passed. That counts only while
 all of it is the same by scripts/same.py, and never where the environment variable CI is set. To try
-everything: delete that file. A test says on what it rests by a mark, `rests_on(function)`: called
-with the test's parameters, it gives something that `same.digest` takes. No mark is needed by a
+everything: delete that file. A test says on what it rests by a mark, `rests_on(by=function)`:
+called with the test's parameters, it gives what `same.digest` takes. No mark is needed by a
 lesson's own tests, test_06_ddp.py, which rest on their programs, and by those in WORDLESS.
 """
 
@@ -158,8 +158,8 @@ def made_of(item: pytest.Item) -> str:
         return ""
     mark = item.get_closest_marker("rests_on")
     if mark:
-        [function] = mark.args
-        return same.digest(surroundings(), runs(item.path), function(**item.callspec.params))
+        parts = mark.kwargs["by"](**item.callspec.params)
+        return same.digest(surroundings(), runs(item.path), parts)
     if item.path.parent.name == "lessons" and A_LESSONS_OWN.fullmatch(item.path.name):
         return same.digest(surroundings(), tests_of(item.path))
     if item.path.stem.removeprefix("test_") in WORDLESS:

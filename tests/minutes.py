@@ -4,11 +4,11 @@ It holds file → test → minutes of the last run in which the test passed. Whe
 a fresh clone, the notebooks' kept outputs tell which lessons take long.
 """
 
+import functools
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from run_files import write
@@ -32,14 +32,18 @@ def unit(nodeid: str) -> str:
     return nodeid if Path(file).name in ALONE else file
 
 
+@functools.cache
+def of_launches(lesson: str) -> float:
+    """The minutes that a lesson's launches took in its last `make outputs`."""
+    path = ROOT / "notebooks" / "solutions" / f"{lesson}.ipynb"
+    course = json.loads(path.read_text())["metadata"].get("course", {})
+    return sum(course.get("outputs", {}).get("seconds", [])) / 60
+
+
 def forecast(item: pytest.Item) -> float:
     """Minutes that a test will take which nobody has timed."""
     lesson = getattr(item, "callspec", None) and item.callspec.params.get("lesson")
-    if not lesson:
-        return UNKNOWN
-    path = ROOT / "notebooks" / "solutions" / f"{Path(lesson).stem}.ipynb"
-    course = nbformat.read(path, as_version=4).metadata.get("course", {})
-    return sum(course.get("outputs", {}).get("seconds", [])) / 60
+    return of_launches(Path(lesson).stem) if lesson else UNKNOWN
 
 
 def longest_first(items: list[pytest.Item]) -> None:

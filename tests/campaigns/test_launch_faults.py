@@ -183,7 +183,7 @@ def drawn(salt: str, count: int = 2) -> list[Fault]:
 DRAWN = drawn(same.digest([green.notebook(path) for path in SOLVED]))
 
 
-@pytest.mark.rests_on(lambda fault: green.notebook(fault.path))
+@pytest.mark.rests_on(by=lambda fault: green.notebook(fault.path))
 @pytest.mark.parametrize("fault", DRAWN, ids=named)
 def test_the_notebook_notices(fault: Fault) -> None:
     assert verdict(fault) == "noticed"

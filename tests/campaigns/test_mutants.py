@@ -19,7 +19,7 @@ def noticed(mutant: Mutant) -> None:
     assert not finding.problem, f"{finding.problem}\n{finding.text[-3000:]}"
 
 
-@pytest.mark.rests_on(lambda mutant: fingerprint(mutant.lesson))
+@pytest.mark.rests_on(by=lambda mutant: fingerprint(mutant.lesson))
 @pytest.mark.parametrize("mutant", mutants.drawn(), ids=named)
 def test_a_program_that_computes_something_else_is_noticed(mutant: Mutant) -> None:
     noticed(mutant)

@@ -23,7 +23,7 @@ def made_of(lesson: str) -> list:
     return [ran, programs, list(answers.exercises(them)), answers.data(lesson), judge]
 
 
-@pytest.mark.rests_on(made_of)
+@pytest.mark.rests_on(by=made_of)
 @pytest.mark.parametrize("lesson", lessons())
 def test_answers_and_verdicts_are_judged_as_they_should_be(lesson: str) -> None:
     problems = {name: text for name, text in answers.judge(lesson).items() if text}

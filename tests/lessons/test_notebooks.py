@@ -57,7 +57,7 @@ def wrong(lesson: Path, folder: Path, unsolved: bool = False) -> list[str]:
     return complaints(ran) + (unsaid(ran) if lesson.stem == "workshop" else [])
 
 
-@pytest.mark.rests_on(lambda lesson: [green.notebook(read_as(lesson)), OPTIONS])
+@pytest.mark.rests_on(by=lambda lesson: [green.notebook(read_as(lesson)), OPTIONS])
 @pytest.mark.parametrize("lesson", SOLVED, ids=lambda path: path.stem)
 def test_a_lesson_runs_from_an_empty_folder(lesson: Path, tmp_path: Path) -> None:
     found = wrong(lesson, tmp_path)
