@@ -5,9 +5,13 @@ BIN := .venv/bin
 LESSONS ?=
 LESSON ?=
 CONSTRAINTS ?= constraints.txt
+# Campaigns that have a command of their own.
+ALONE := campaigns/test_mutants campaigns/test_launch_faults tools/test_kaggle
 PIP := -m pip install --quiet --disable-pip-version-check
 # In `make check` torch cannot be imported, so that nothing in it comes to need torch.
 WITHOUT_TORCH := PYTHONPATH=$(CURDIR)/tests/without_torch
+# "06 09" → "06_ or 09_", which is in the names of their tests; "_" is in all names.
+of-lessons = $(shell echo "$(strip $(1))" | sed 's/ /_ or /g; s/$$/_/')
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
@@ -21,8 +25,11 @@ run: .venv/run  ## run every notebook, or LESSONS="03 06", and build build/site/
 site: .venv/build  ## build build/site/index.html from the kept outputs, without running anything
 	$(BIN)/python scripts/site_build.py
 
-test: style .venv/test .venv/kaggle/ready  ## all tests, the linter first
-	$(BIN)/python -m pytest -n 2
+# Tests that assert clocks come last, alone.
+test: style .venv/test .venv/kaggle/ready  ## all tests, the linter first; on your machine only those of what changed
+	$(BIN)/python scripts/build.py --check
+	@$(BIN)/python -m pytest -n auto -m "not calm and not thorough and not cluster"; ran=$$?; \
+		$(BIN)/python -m pytest -q -m "calm and not thorough and not cluster" && exit $$ran
 
 check: style  ## in a minute, without torch: style, derived files, and the quick tests
 	$(WITHOUT_TORCH) $(BIN)/python scripts/build.py --check
@@ -34,8 +41,10 @@ style: .venv/build
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/check_style.py
 
-test-all: test mutants launch-faults  ## the tests, every mutant, and all notebooks with their full parameters
-	$(BIN)/python -m pytest -m thorough tests/lessons
+test-all: test mutants launch-faults test-thorough test-kaggle  ## everything: also every mutant and fault, full parameters
+
+test-thorough: .venv/test .venv/kaggle/ready  ## what takes minutes; notebooks with their unsolved sections, and with full parameters
+	$(BIN)/python -m pytest -n auto -m thorough $(patsubst %,--ignore tests/%.py,$(ALONE))
 	$(BIN)/python scripts/run.py "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
@@ -44,8 +53,8 @@ test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's pack
 mutants: .venv/test  ## change what programs compute, line by line; a test or launch must notice each
 	$(BIN)/python tests/campaigns/mutants.py --green $(LESSONS)
 
-launch-faults: .venv/test  ## let every launch fail in five ways; each notebook must notice
-	$(BIN)/python tests/campaigns/test_launch_faults.py
+launch-faults: .venv/test  ## let every launch fail in five ways, or those of LESSONS; each notebook must notice
+	$(BIN)/python -m pytest -n auto -m thorough -k "$(call of-lessons,$(LESSONS))" tests/campaigns/test_launch_faults.py
 
 aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And 40 without the cure
 	$(BIN)/python tests/campaigns/aborts.py
@@ -139,4 +148,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs address kaggle grade lab
+.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs address kaggle grade lab

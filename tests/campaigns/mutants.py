@@ -4,6 +4,8 @@ Run:  python tests/campaigns/mutants.py            # every mutant of every lesso
       python tests/campaigns/mutants.py 06 09      # those of two lessons
       python tests/campaigns/mutants.py --green    # and note the lessons in which all were noticed
 
+pytest tries them, as the tests of test_mutants.py, so many at a time as the machine can bear.
+
 The mutants are data beside the lessons' tests, tests/lessons/mutants/NN_name.toml:
 
     [[mutant]]
@@ -28,14 +30,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import by_hand  # noqa: F401
+import pytest
 from slices import LAUNCH, Wanted, imports, lessons, rests_on
 
 import same
@@ -78,11 +79,9 @@ class Mutant(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What became of one mutant."""
+    """What a trial of a mutant came to."""
 
-    mutant: Mutant
     problem: str  # "" when it was noticed as it should be
-    seconds: float
     text: str  # all that was printed
 
 
@@ -224,7 +223,8 @@ def by_test(mutant: Mutant, folder: Path) -> tuple[int, str]:
     node = f"tests/lessons/{mutant.test}"
     # Folders of its own: those of pytest are shared, and two runs that tidy them up collide.
     apart = ["-p", "no:cacheprovider", "--basetemp", folder / "temporary"]
-    return run([sys.executable, "-m", "pytest", "-q", "-x", *apart, node], folder)
+    # With CI set, the copy does not ask what was green before.
+    return run([sys.executable, "-m", "pytest", "-q", "-x", *apart, node], folder, CI="true")
 
 
 def verdict(code: int, text: str) -> str:
@@ -240,7 +240,6 @@ def verdict(code: int, text: str) -> str:
 
 def trial(mutant: Mutant) -> Finding:
     """Break it once, and look who notices."""
-    start = time.monotonic()
     text = ""
     try:
         with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
@@ -251,7 +250,7 @@ def trial(mutant: Mutant) -> Finding:
         problem = verdict(code, text)
     except ValueError as error:  # the mutant names what is not there; others are still tried
         problem = str(error)
-    return Finding(mutant, problem, time.monotonic() - start, text)
+    return Finding(problem, text)
 
 
 def sound(mutant: Mutant) -> str:
@@ -321,37 +320,41 @@ def changed() -> list[str]:
     return [lesson for lesson in lessons() if green.get(lesson) != fingerprint(lesson)]
 
 
-def chosen(more: int = 5) -> list[Mutant]:
-    """Those of changed lessons, and five more: which ones, the hash of all sources decides."""
+def drawn(count: int = 3) -> list[Mutant]:
+    """Some mutants of all: which ones, the hash of all sources decides."""
     every, _ = readable(lessons())
-    new = set(changed())
-    first = [mutant for mutant in every if mutant.lesson in new]
-    rest = [mutant for mutant in every if mutant.lesson not in new]
-    salt = "".join(map(fingerprint, lessons()))
-
-    def order(mutant: Mutant) -> str:
-        return same.digest(salt, mutant.lesson, mutant.why)
-
-    return first + sorted(rest, key=order)[:more]
+    salt = [fingerprint(lesson) for lesson in lessons()]
+    return sorted(every, key=lambda each: same.digest(salt, each.lesson, each.why))[:count]
 
 
-def trials(them: list[Mutant]) -> Iterator[Finding]:
-    """Two at a time, since much of a launch is waiting."""
-    with ThreadPoolExecutor(2) as pool:
-        yield from pool.map(trial, them)
+def named(mutant: Mutant) -> str:
+    """A mutant's name in a list of tests, which begins with its lesson's."""
+    return f"{mutant.lesson} {mutant.program}: {mutant.why}"
 
 
-def table(findings: list[Finding]) -> str:
-    rows = []
-    for finding in findings:
-        mutant = finding.mutant
-        state = finding.problem or "noticed"
-        late = f", over {SECONDS} s" if finding.seconds > SECONDS else ""
-        rows.append(
-            f"{mutant.lesson[:2]} {mutant.program:16} {mutant.why:60} "
-            f"{finding.seconds:5.1f} s{late}  {mutant.judge}: {state}"
-        )
-    return "\n".join(rows)
+class Record:
+    """A plugin of pytest: how many tests of each lesson passed, and which took long."""
+
+    def __init__(self):
+        self.passed: Counter = Counter()
+        self.slow: list[str] = []
+
+    def pytest_runtest_logreport(self, report) -> None:
+        _, _, name = report.nodeid.partition("[")
+        if report.when == "call" and report.passed:
+            self.passed[name.split()[0]] += 1
+            if report.duration > SECONDS:
+                self.slow.append(f"{report.duration:5.1f} s  {name.removesuffix(']')}")
+
+
+def note(names: list[str], passed: Counter) -> None:
+    """Write down the lessons of which every judge was green, and every mutant noticed."""
+    green = json.loads(GREEN.read_text()) if GREEN.exists() else {}
+    for name in names:
+        own = mutants(name)
+        if passed[name] == len(own) + len({mutant.judge for mutant in own}):
+            green[name] = fingerprint(name)
+    GREEN.write_text(json.dumps(green, indent=1) + "\n")
 
 
 def main() -> int:
@@ -360,30 +363,20 @@ def main() -> int:
     parser.add_argument("--green", action="store_true", help="note which lessons were all green")
     args = parser.parse_args()
     names = [name for name in lessons() if not args.lessons or name[:2] in args.lessons]
-    every, wrong = readable(names)
+    if not names:
+        parser.error(f"no lesson is called {' or '.join(args.lessons)}: write numbers, as 06 09")
+    _, wrong = readable(names)
     for problem in wrong.values():
         print(problem)
-    judges = {(mutant.lesson, mutant.judge): mutant for mutant in every}
-    with ThreadPoolExecutor(2) as pool:
-        states = dict(zip(judges, pool.map(sound, judges.values()), strict=True))
-    for state in filter(None, states.values()):
-        print(state)
-    findings = []
-    for finding in trials(every):
-        findings.append(finding)
-        print(table([finding]), flush=True)
-        if finding.problem and finding.text:
-            print("    " + "\n    ".join(finding.text.splitlines()[-15:]))
-    missed = [finding for finding in findings if finding.problem]
-    slow = sum(finding.seconds > SECONDS for finding in findings)
-    print(f"\n{len(findings)} mutants, {len(missed)} not noticed, {slow} over {SECONDS} s")
-    red = {lesson for (lesson, _), state in states.items() if state} | wrong.keys()
+    record = Record()
+    tests = ROOT / "tests" / "campaigns" / "test_mutants.py"
+    options = ["-q", "-n", "auto", "-m", "thorough", "-k", " or ".join(names)]
+    code = pytest.main([*options, str(tests)], plugins=[record])
+    for line in record.slow:
+        print(f"over {SECONDS} s: {line}")
     if args.green:
-        bad = red | {finding.mutant.lesson for finding in missed}
-        green = json.loads(GREEN.read_text()) if GREEN.exists() else {}
-        green |= {name: fingerprint(name) for name in names if name not in bad}
-        GREEN.write_text(json.dumps(green, indent=1) + "\n")
-    return 1 if missed or red else 0
+        note([name for name in names if name not in wrong], record.passed)
+    return 1 if code or wrong else 0
 
 
 if __name__ == "__main__":

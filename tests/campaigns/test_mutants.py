@@ -1,29 +1,51 @@
-"""Programs that compute something else are noticed: the mutants of changed lessons, and five more.
+"""Programs that compute something else are noticed: three mutants of all, drawn by the sources.
 
-Which those are, the sources decide (see `chosen`); `make mutants` tries all.
+`make mutants` tries every one, and notes for each lesson of which programs that was true. Here the
+notes must belong to the programs of today.
 """
 
 import mutants
 import pytest
-from mutants import Mutant
+from mutants import Mutant, fingerprint, named
+from slices import lessons
 
-NOW = mutants.chosen()
+EVERY, _ = mutants.readable(lessons())
+JUDGES = {(mutant.lesson, mutant.judge): mutant for mutant in EVERY}
 WORDS = Mutant("02_autograd", "why", "x.py", "a + b", "a - b", launch="x")
 
 
-@pytest.fixture(scope="module")
-def findings() -> dict[Mutant, mutants.Finding]:
-    return {finding.mutant: finding for finding in mutants.trials(NOW)}
+def noticed(mutant: Mutant) -> None:
+    finding = mutants.trial(mutant)
+    assert not finding.problem, f"{finding.problem}\n{finding.text[-3000:]}"
 
 
-@pytest.mark.parametrize("mutant", NOW, ids=lambda m: f"{m.lesson[:2]} {m.program}: {m.why}")
-def test_a_program_that_computes_something_else_is_noticed(mutant: Mutant, findings: dict) -> None:
-    finding = findings[mutant]
-    assert not finding.problem, finding.text[-3000:]
+@pytest.mark.rests_on(by=lambda mutant: fingerprint(mutant.lesson))
+@pytest.mark.parametrize("mutant", mutants.drawn(), ids=named)
+def test_a_program_that_computes_something_else_is_noticed(mutant: Mutant) -> None:
+    noticed(mutant)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mutant", EVERY, ids=named)
+def test_every_program_that_computes_something_else_is_noticed(mutant: Mutant) -> None:
+    noticed(mutant)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("judge", JUDGES, ids=" ".join)
+def test_a_judge_is_green_without_any_mutant(judge: tuple[str, str]) -> None:
+    assert mutants.sound(JUDGES[judge]) == ""
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("lesson", mutants.lessons())
+@pytest.mark.parametrize("lesson", lessons())
+def test_all_mutants_were_noticed_with_the_programs_of_today(lesson: str) -> None:
+    command = f'make mutants LESSONS="{lesson[:2]}"'
+    assert lesson not in mutants.changed(), f"its programs or mutants have changed: {command}"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("lesson", lessons())
 def test_every_mutant_changes_one_line_that_is_there(lesson: str) -> None:
     for mutant in mutants.mutants(lesson):
         text = mutants.the_course().program(mutant.program, True, mutant.place)
@@ -37,7 +59,7 @@ def test_a_lesson_without_mutants_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(mutants, "DATA", mutants.DATA / "nowhere")
     with pytest.raises(ValueError, match=r"every lesson has mutants \(the format is at"):
         mutants.mutants("02_autograd")
-    assert mutants.chosen() == []  # and the tests of other lessons are still collected
+    assert mutants.drawn() == []  # and the tests of other lessons are still collected
 
 
 @pytest.mark.quick

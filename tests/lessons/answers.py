@@ -291,6 +291,8 @@ def judge(lesson: str) -> dict[str, str]:
         (folder / "plan.json").write_text(json.dumps(steps))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "PATH": path}
+        # All lessons of one process share a forkserver.
+        settings["TORCHRUN_FOR"] = os.environ.get("TORCHRUN_FOR", str(os.getpid()))
         done = subprocess.run(
             [sys.executable, RUNNER, "plan.json"],
             cwd=folder,

@@ -1,4 +1,4 @@
-"""Start the lessons' programs on real ranks, for tests: gloo on the CPU, two launches at a time."""
+"""Start the lessons' programs on real ranks, for tests: gloo on the CPU."""
 
 import ast
 import functools
@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,8 +74,7 @@ def launch_all(launches: dict[Path, tuple[int, list[str]]], seconds: float) -> l
         )
         return Launch(folder, done.returncode, done.stdout)
 
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(made, launches))
+    return [made(folder) for folder in launches]
 
 
 def launch(folder: Path, ranks: int, *command: str, seconds: float = 120) -> Launch:

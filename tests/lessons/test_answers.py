@@ -4,18 +4,34 @@ The answers are data beside the lessons' tests: answers/NN_name.toml; answers.py
 """
 
 import answers
+import green
 import pytest
 from answers import Trial
+from slices import lessons
+
+from build_grammar import WRITE
 
 
-@pytest.mark.parametrize("lesson", answers.lessons())
+def made_of(lesson: str) -> list:
+    """What decides how a lesson's answers are judged: its cells, its programs, the answers."""
+    them = answers.cells(lesson)
+    ran = [[green.cell(each.written), green.cell(each.solved), each.tags] for each in them]
+    written = filter(None, (WRITE.match(each.solved) for each in them))
+    held = [answers.COURSE.programs.get(match[1]) for match in written]
+    programs = [green.cell(path.read_text()) for path in held if path]
+    judge = green.runs(answers.ROOT / "tests" / "lessons" / "answers.py")
+    return [ran, programs, list(answers.exercises(them)), answers.data(lesson), judge]
+
+
+@pytest.mark.rests_on(by=made_of)
+@pytest.mark.parametrize("lesson", lessons())
 def test_answers_and_verdicts_are_judged_as_they_should_be(lesson: str) -> None:
     problems = {name: text for name, text in answers.judge(lesson).items() if text}
     assert not problems, "\n".join(f"{name}: {text}" for name, text in problems.items())
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("lesson", answers.lessons())
+@pytest.mark.parametrize("lesson", lessons())
 def test_every_exercise_has_answers_and_every_verdict_opposite_inputs(lesson: str) -> None:
     assert answers.incomplete(lesson) == []
 

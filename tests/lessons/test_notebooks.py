@@ -1,21 +1,19 @@
 """Every lesson as its readers meet it: run whole, from an empty folder, solved and unsolved.
 
-Ranks are forked from torchrun where nothing in the lesson can tell (scripts/run_forked.py). A
-lesson that was green on this machine, and of which nothing has changed, is left out: stamps.py.
+Ranks are forked from torchrun where nothing in the lesson can tell (scripts/run_forked.py).
 """
 
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
+import green
 import nbformat
 import pytest
-import stamps
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from whole import FAULT, SOLVED, STRICT, TITLES, both, complaints, printed
+from whole import FAULT, SOLVED, STRICT, TITLES, complaints, prepared, printed, read_as, to_solve
 
 import rooms
 
@@ -34,21 +32,14 @@ SAID = re.compile(r"^(?:✗ not yet: .*|single\.py is not finished, .*)$", re.MU
 # A cell that compiles takes half a minute alone, and three times as long beside other tests on a
 # processor of half the speed: the limit is there to end what hangs.
 LIMIT = 300  # seconds for one cell
+LONGEST = 1800  # for all cells of a lesson
 OPTIONS = ["--quick", "--forked", "--limit", str(LIMIT)]
 
 
-def run(notebooks: list[Path], folder: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts" / "run.py", *notebooks, *OPTIONS]
-    command += ["--site", folder / "site", "--executed", folder / "executed"]
-    limit = 1200 + 120 * len(notebooks)  # run.py has one for each cell
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit)
-
-
-def results(said: str) -> dict[str, str]:
-    """Lesson → "ok", or what run.py's table says of its failure."""
-    table = said.partition("seconds  result\n")[2].partition("\n\nOpen ")[0]
-    rows = re.split(r"^(\S+) +\d+  ", table, flags=re.MULTILINE)
-    return dict(zip(rows[1::2], map(str.strip, rows[2::2]), strict=True))
+def run(notebook: Path, folder: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, ROOT / "scripts" / "run.py", notebook, *OPTIONS]
+    command += ["--executed", folder / "executed"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
 
 
 def unsaid(ran: NotebookNode) -> list[str]:
@@ -57,54 +48,35 @@ def unsaid(ran: NotebookNode) -> list[str]:
     return [] if said == OPEN else [f"unsolved, the class is told {said}, not {OPEN}"]
 
 
-class Lesson(NamedTuple):
-    """What became of one lesson."""
-
-    skipped: str  # why it was not run
-    wrong: list[str]
-
-
-@pytest.fixture(scope="module")
-def lessons(request, tmp_path_factory) -> dict[Path, Lesson]:
-    """All lessons that this session asks for, two at a time."""
-    folder = tmp_path_factory.mktemp("lessons")
-    asked = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    paths = [path for path in SOLVED if any(each.get("lesson") == path for each in asked)]
-    outcome = {}
-    made = {}
-    for path in paths:
-        prepared = both(path, folder)
-        parts = stamps.parts(prepared, OPTIONS)
-        why = stamps.changed(path.stem, parts)
-        if why:
-            made[path] = prepared, parts
-            print(f"{path.stem}: runs ({why})")
-        else:
-            place = (stamps.STAMPS / f"{path.stem}.json").relative_to(ROOT)
-            outcome[path] = Lesson(f"{path.stem}: green before, not run again ({place})", [])
-    if made:
-        done = run([prepared for prepared, _ in made.values()], folder)
-        print(done.stdout)  # with `-rP`: seconds of each
-        table = results(done.stdout)
-        for path, (_, parts) in made.items():
-            result = table.get(path.stem, f"run.py says nothing of it: {done.stderr}")
-            wrong = [result]
-            if result == "ok":
-                ran = nbformat.read(folder / "executed" / path.name, as_version=4)
-                wrong = complaints(ran)
-                if path.stem == "workshop":
-                    wrong += unsaid(ran)
-            if not wrong:
-                stamps.stamp(path.stem, parts)
-            outcome[path] = Lesson("", wrong)
-    return outcome
+def wrong(lesson: Path, folder: Path, unsolved: bool = False) -> list[str]:
+    """What is wrong with a lesson that is run whole, in this folder."""
+    done = run(prepared(lesson, folder, unsolved), folder)
+    if done.returncode:
+        return [done.stdout[-4000:], done.stderr[-2000:]]
+    ran = nbformat.read(folder / "executed" / lesson.name, as_version=4)
+    return complaints(ran) + (unsaid(ran) if lesson.stem == "workshop" else [])
 
 
+@pytest.mark.rests_on(by=lambda lesson: [green.notebook(read_as(lesson)), OPTIONS])
 @pytest.mark.parametrize("lesson", SOLVED, ids=lambda path: path.stem)
-def test_a_lesson_runs_from_an_empty_folder(lesson: Path, lessons: dict[Path, Lesson]) -> None:
-    if lessons[lesson].skipped:
-        pytest.skip(lessons[lesson].skipped)
-    assert not lessons[lesson].wrong, "\n".join(lessons[lesson].wrong)
+def test_a_lesson_runs_from_an_empty_folder(lesson: Path, tmp_path: Path) -> None:
+    found = wrong(lesson, tmp_path)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("lesson", SOLVED[:-1], ids=lambda path: path.stem)
+def test_a_lesson_runs_with_its_unsolved_sections_behind_it(lesson: Path, tmp_path: Path) -> None:
+    """In `make test` their stubs are tried by answers.py, each alone; here all in one kernel."""
+    found = wrong(lesson, tmp_path, unsolved=True)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("lesson", SOLVED[:-1], ids=lambda path: path.stem)
+def test_a_lesson_has_something_to_solve(lesson: Path) -> None:
+    found = len(to_solve(lesson))
+    assert found >= 2, f"{found} sections to solve, at least 2 wanted"
 
 
 def test_a_deprecated_call_is_caught(tmp_path: Path) -> None:
@@ -116,12 +88,11 @@ def test_a_deprecated_call_is_caught(tmp_path: Path) -> None:
     for name, sources in {"loose": before + after, "strict": [*before, STRICT, *after]}.items():
         cells = [new_code_cell(source) for source in sources]
         nbformat.write(new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
-    done = run([tmp_path / "loose.ipynb", tmp_path / "strict.ipynb"], tmp_path)
-    told = results(done.stdout)
-    assert told["loose"] == "ok", done.stdout + done.stderr
-    assert told["strict"].startswith('FAILED in cell 6: result("old")')
-    page = (tmp_path / "site" / "strict.html").read_text()
-    assert "FutureWarning: `torch.cuda.amp.autocast" in page
+    assert run(tmp_path / "loose.ipynb", tmp_path).returncode == 0
+    done = run(tmp_path / "strict.ipynb", tmp_path)
+    assert done.returncode == 1
+    assert 'FAILED in cell 6: result("old")' in done.stdout
+    assert "FutureWarning: `torch.cuda.amp.autocast" in done.stdout
 
 
 def test_a_figures_title_is_printed(tmp_path: Path) -> None:

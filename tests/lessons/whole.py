@@ -1,5 +1,6 @@
-"""What tests run of each lesson: the solved notebook, then, in one kernel, what is unsolved."""
+"""What tests run of each lesson: the solved notebook; in a campaign also what is unsolved."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -54,31 +55,37 @@ def strict(cells: list[NotebookNode]) -> list[NotebookNode]:
     return made
 
 
-def both(solved: Path, folder: Path) -> Path:
-    """Write the solved notebook and, behind it, the unsolved sections that differ.
+def read_as(solved: Path) -> Path:
+    """The notebook that a test runs: the solved one, but the workshop as a class begins it.
 
-    The workshop is unsolved only, as a class begins it: solved, its programs are those of the
-    lessons. In all of them deprecations are errors, and what figures say is printed, too, when a
-    title says that something is not yet done, or when nobody could read it.
+    Solved, its programs are those of the lessons.
     """
+    return ROOT / "notebooks" / solved.name if solved.stem == "workshop" else solved
+
+
+def to_solve(solved: Path) -> list[list[NotebookNode]]:
+    """The unsolved sections: those that differ from the solved ones."""
+    whole = sections(solved)
     stubs = sections(ROOT / "notebooks" / solved.name)
+    return [stubs[name] for name in whole if sources(whole[name]) != sources(stubs[name])]
+
+
+def prepared(solved: Path, folder: Path, unsolved: bool = False) -> Path:
+    """Write the notebook and, behind it, if they are asked for, the sections to be solved.
+
+    In all of them deprecations are errors, and what figures say is printed, too, when a title says
+    that something is not yet done, or when nobody could read it.
+    """
+    path = read_as(solved)
     cells = [new_code_cell(TITLES.read_text())]
-    if solved.stem == "workshop":
-        for section in stubs.values():
-            for cell in section:
+    for section in sections(path).values():
+        for cell in section:
+            if path != solved:
                 cell.metadata["tags"] = [*cell.metadata.get("tags", []), UNSOLVED]
-            cells += strict(section)
-    else:
-        whole = sections(solved)
-        for section in whole.values():
-            cells += strict(section)
-        differ = [name for name in whole if sources(whole[name]) != sources(stubs[name])]
-        assert len(differ) >= 2, (
-            f"{solved.stem}: {len(differ)} sections to solve, at least 2 wanted"
-        )
-        for name in differ:
-            for source in sources(stubs[name]):
-                cells.append(new_code_cell(source, metadata={"tags": [UNSOLVED]}))
+        cells += strict(section)
+    if unsolved:
+        for source in itertools.chain(*map(sources, to_solve(solved))):
+            cells.append(new_code_cell(source, metadata={"tags": [UNSOLVED]}))
     metadata = nbformat.read(solved, as_version=4).metadata
     nbformat.write(new_notebook(cells=cells, metadata=metadata), folder / solved.name)
     return folder / solved.name
