@@ -30,8 +30,6 @@ TORCHRUN = Path(__file__).resolve().with_name("forked")  # the folder of the tor
 FORKED = "forked"  # the tag of the cells that we put in
 LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
 
-# The notebook whose launches are those of readers; all that follows rests on this lesson.
-PLAIN_NOTEBOOK = "06"
 # Lessons that stay plain: number → why.
 PLAIN_LESSONS = {
     "12": "it breaks launches, and shows what torchrun says then",
@@ -104,14 +102,18 @@ def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
 
 
 def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
-    """The notebook with the cells that make torchrun fork; `folder` is where it will begin."""
-    if lesson[:2] == PLAIN_NOTEBOOK:
-        return notebook
+    """The notebook with the cells that make torchrun fork; `folder` is where it will begin.
+
+    Its first launch is as readers have it: so each lesson shows that it starts for them.
+    """
     before = BEFORE.format(settings=fork(folder))
     after = AFTER.format(settings=plain())
     cells = []
+    launches = 0
     for cell, following in pairwise([*notebook.cells, new_code_cell()]):
-        if cell.cell_type == "code" and may_fork(cell.source, following.source, lesson):
+        code = cell.source if cell.cell_type == "code" else ""
+        launches += bool(LAUNCH.match(code))
+        if launches > 1 and may_fork(code, following.source, lesson):
             cells += [ours(before), cell, ours(after)]
         else:
             cells.append(cell)
