@@ -9,11 +9,8 @@ PIP := -m pip install --quiet --disable-pip-version-check
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
 
-run: .venv/run  ## run every notebook, or LESSONS="03 06", and build build/site/index.html from their outputs
-	@rm -f build/executed/runs.json
-	@$(BIN)/python scripts/run.py --executed build/executed $(LESSONS); ran=$$?; \
-		test -f build/executed/runs.json || exit $$ran; \
-		$(BIN)/python scripts/site_build.py --executed build/executed && exit $$ran  # 1: a notebook failed
+run: .venv/run  ## run every notebook, or LESSONS="03 06", and build the site from their outputs; PLAIN=1: launches as readers have them
+	@$(BIN)/python scripts/run_course.py $(if $(PLAIN),--plain) $(LESSONS)
 
 site: .venv/run  ## build build/site/index.html from the kept outputs, without running anything
 	$(BIN)/python scripts/site_build.py
@@ -41,7 +38,10 @@ test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's pack
 mutants: .venv/test  ## change what programs compute, line by line; a test or launch must notice each
 	$(BIN)/python tests/campaigns/mutants.py --green $(LESSONS)
 
-launch-faults: .venv/test  ## let every launch fail in five ways; each notebook must notice
+launch-forks: .venv/test  ## do forked launches compute what plain ones compute? In an hour and a half, or LESSONS="06"
+	$(BIN)/python tests/campaigns/forked.py $(LESSONS)
+
+faults: .venv/test  ## let every launch fail in five ways; each notebook must notice
 	$(BIN)/python tests/campaigns/test_launch_faults.py
 
 aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And 40 without the cure
@@ -49,6 +49,9 @@ aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And
 
 one-gpu: .venv/test  ## lessons on one GPU, which two ranks share over gloo; over nccl: PARTS="--nccl"
 	$(BIN)/python tests/campaigns/one_gpu.py $(PARTS) $(LESSONS)
+
+forks: .venv/test  ## do forked launches compute what plain ones compute? In an hour and a half, or LESSONS="06"
+	$(BIN)/python tests/campaigns/forked.py $(LESSONS)
 
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/campaigns/faults.py
@@ -127,4 +130,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs kaggle grade lab
+.PHONY: help run site test check style test-all test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build outputs kaggle grade lab

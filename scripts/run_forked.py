@@ -1,19 +1,21 @@
 """Launches whose ranks torchrun forks from itself: Python and torch start once, not in each rank.
 
-`run.py --forked` puts a cell before and one after each ordinary launch of a notebook. torchrun
-reads its own options from the environment: with PET_RUN_PATH=1 it runs the program by runpy, in
-processes that it forks with PET_START_METHOD=fork. That is for tests alone: `make run` and `make
-outputs` start each rank as readers do. The launch finds `scripts/forked/torchrun` ahead of its own.
-That one does not import torch either: a forkserver that has done so forks torchrun. It is started
-by the first launch, serves those with the same environment, and ends with the process that
-TORCHRUN_FOR names: a notebook's kernel, or what runs many notebooks' cells.
+`make run` and `run.py --forked` put a cell before and one after each ordinary launch of a notebook
+but its first. torchrun reads its own options from the environment: with PET_RUN_PATH=1 it runs the
+program by runpy, in processes that it forks with PET_START_METHOD=fork. What is published starts
+each rank as readers do: `make outputs`, `make run PLAIN=1`. So does a machine with a GPU, because
+nobody has tried to fork beside CUDA. tests/campaigns/forked.py compares what both ways compute.
+
+The launch finds `scripts/forked/torchrun` ahead of its own. That one does not import torch either:
+a forkserver that has done so forks torchrun. It is started by the first launch, serves those with
+the same environment, and ends with the process that TORCHRUN_FOR names: a notebook's kernel, or
+what runs many notebooks' cells.
 
 A forked rank shares with torchrun, and so with the other ranks and launches, what torch read from
 the environment while it was imported, and Python's hash seed: all ranks walk through a set of
 strings in one order. It finds all that torchrun has imported, a submodule of torch that the program
 forgot among it. It ends without `atexit`; `sys.exit()` needs a number in it, or torchrun waits for
-ever; umask and limits are those of the first launch. So some launches stay plain, and one whole
-notebook.
+ever; umask and limits are those of the first launch. So some launches stay plain.
 """
 
 import os
@@ -118,6 +120,12 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
         else:
             cells.append(cell)
     return new_notebook(cells=cells, metadata=notebook.metadata)
+
+
+def forks(notebook: NotebookNode, lesson: str) -> int:
+    """How many launches of a notebook may be forked."""
+    made = forked(notebook, lesson, Path())
+    return sum(FORKED in cell.metadata.get("tags", []) for cell in made.cells) // 2
 
 
 def ours(source: str) -> NotebookNode:

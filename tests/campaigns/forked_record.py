@@ -12,9 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-import devices
 import torch
 import torch.distributed as dist
+
+import devices
 
 RECORD = Path(os.environ["FORKS_RECORD"])
 OPTIMIZERS = []  # of this process; kept, so that their parameters are there at the end
