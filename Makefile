@@ -16,11 +16,8 @@ of-lessons = $(shell echo "$(strip $(1))" | sed 's/ /_ or /g; s/$$/_/')
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
 
-run: .venv/run  ## run every notebook, or LESSONS="03 06", and build build/site/index.html from their outputs
-	@rm -f build/executed/runs.json
-	@$(BIN)/python scripts/run.py --executed build/executed $(LESSONS); ran=$$?; \
-		test -f build/executed/runs.json || exit $$ran; \
-		$(BIN)/python scripts/site_build.py --executed build/executed && exit $$ran  # 1: a notebook failed
+run: .venv/run  ## run every notebook, or LESSONS="03 06", and build the site from their outputs; PLAIN=1: launches as readers have them
+	@$(BIN)/python scripts/run_course.py $(if $(PLAIN),--plain) $(LESSONS)
 
 site: .venv/build  ## build build/site/index.html from the kept outputs, without running anything
 	$(BIN)/python scripts/site_build.py
@@ -61,6 +58,9 @@ aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And
 
 one-gpu: .venv/test  ## lessons on one GPU, which two ranks share over gloo; over nccl: PARTS="--nccl"
 	$(BIN)/python tests/campaigns/one_gpu.py $(PARTS) $(LESSONS)
+
+forks: .venv/test  ## do forked launches compute what plain ones compute? In an hour and a half, or LESSONS="06"
+	$(BIN)/python tests/campaigns/forked.py $(LESSONS)
 
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/campaigns/faults.py
@@ -148,4 +148,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs address kaggle grade lab
+.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build outputs address kaggle grade lab
