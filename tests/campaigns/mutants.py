@@ -273,6 +273,15 @@ def the_course() -> Course:
     return Course(ROOT)
 
 
+MARK = re.compile(r"^@pytest\.mark\.\w+\n", re.MULTILINE)  # says when a test runs, and not how
+IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+def imported(part: ast.Import | ast.ImportFrom) -> set[str]:
+    """The names that an import gives."""
+    return {alias.asname or alias.name.partition(".")[0] for alias in part.names}
+
+
 @functools.cache
 def judging(node: str) -> str:
     """What runs of a test that judges mutants: its file without the other tests, and its name.
@@ -284,13 +293,20 @@ def judging(node: str) -> str:
     text = path.read_text() if path.exists() else ""
     lines = text.splitlines()
     kept = []
+    imports = []
     for part in ast.parse(text).body:
         called = getattr(part, "name", "")
         if called == name or not called.startswith("test_"):
             decorators = [each.lineno for each in getattr(part, "decorator_list", [])]
             first = min([part.lineno, *decorators])
-            kept.append("\n".join(lines[first - 1 : part.end_lineno]))
-    return same.code("\n".join(kept)).replace(f"def {name}(", "def judge(", 1)
+            piece = "\n".join(lines[first - 1 : part.end_lineno])
+            if isinstance(part, IMPORTS):
+                imports.append((piece, imported(part)))
+            else:
+                kept.append(MARK.sub("", piece))
+    judge = same.code("\n".join(kept)).replace(f"def {name}(", "def judge(", 1)
+    words = set(re.findall(r"\w+", judge))
+    return "\n".join([*(piece for piece, names in imports if names & words), judge])
 
 
 def fingerprint(lesson: str) -> str:
@@ -314,10 +330,10 @@ def fingerprint(lesson: str) -> str:
     return same.digest(cells, quick, [same.file(path) for path in paths if path.is_file()], rows)
 
 
-def changed() -> list[str]:
-    """The lessons that are not as they were when all their mutants were last noticed."""
+def recorded(lesson: str) -> bool:
+    """Whether all mutants of a lesson were noticed while it was what it is now."""
     green = json.loads(GREEN.read_text()) if GREEN.exists() else {}
-    return [lesson for lesson in lessons() if green.get(lesson) != fingerprint(lesson)]
+    return green.get(lesson) == fingerprint(lesson)
 
 
 def drawn(count: int = 3) -> list[Mutant]:
