@@ -221,12 +221,12 @@ def main() -> int:
         problem = f"“{owner}” is no Kaggle name" if owner else "no Kaggle name is set"
         remedy = "add OWNER=name, the end of your profile's address there"
         sys.exit(f"publish: {problem}: {remedy}.")
-    if not listed["repository"]:
-        remedy = "`make address REPO=name/course` says where the course is on GitHub"
-        print(f"publish: the notebooks have no link to their source: {remedy}.", file=sys.stderr)
 
     folders = prepare_all(args.root, listed, owner, args.lessons)
     print(f"{len(folders)} notebooks written to {args.root / 'build' / 'kaggle'}")
+    if not listed["repository"]:
+        remedy = "`make address REPO=name/course` says where the course is on GitHub"
+        print(f"publish: the notebooks have no link to their source: {remedy}.", file=sys.stderr)
     pushed = Pushed(args.root)
     if not args.all:
         written = len(folders)

@@ -331,6 +331,12 @@ def test_every_link_leads_somewhere(site: Path) -> None:
     assert not dead
 
 
+def test_no_page_names_a_placeholder(site: Path) -> None:
+    """Where the course is, is said by `make address`, or not at all."""
+    for path in site.glob("**/*.html"):
+        assert not re.search(r"\bOWNER/|/REPO\b", path.read_text()), path
+
+
 def test_every_page_is_small_quiet_and_has_a_policy(reading: BrowserContext, served: str) -> None:
     """What goes wrong, or is asked of another host, is told by the fixture."""
     for name in (*EVERY_KIND, "assets/deck.html", "assets/handout.html"):

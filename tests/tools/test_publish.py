@@ -68,7 +68,7 @@ def root(tmp_path: Path) -> Path:
     }
     for kernel in kernels:
         write(tmp_path / kernel["code_file"], TEXT)
-    listed = {"defaults": DEFAULTS, "kernels": kernels}
+    listed = {"repository": "us/course", "defaults": DEFAULTS, "kernels": kernels}
     (tmp_path / "kaggle-metadata.json").write_text(json.dumps(listed))
     return tmp_path
 
@@ -207,6 +207,14 @@ def test_a_failed_push_in_the_middle_goes_on_and_is_named_at_the_end(root: Path)
     run = beside_kaggle(root, "--owner", "me", *again)
     assert "3 of 3 notebooks pushed" in run.communicate(timeout=120)[0]
     assert run.returncode == 0
+
+
+def test_without_a_repository_a_line_says_how_to_set_it(root: Path):
+    path = root / "kaggle-metadata.json"
+    path.write_text(path.read_text().replace('"repository": "us/course", ', ""))
+    done = publish(root, "--owner", "me", "--dry-run")
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1 and "`make address REPO=name/course`" in done.stderr
 
 
 @needs_namespaces
