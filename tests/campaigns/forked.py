@@ -113,7 +113,8 @@ def compare(path: Path, work: Path) -> str:
     places = {place(name) for name in loose if ".told." in name}
     left = sorted(name for name in other - loose if place(name) not in places)
     weights = sum(".weights." in name for name in plain)
-    said = f"{path.stem}: {len(plain)} values, {weights} of them weights, {ranks - own} lines by forked ranks"
+    said = f"{path.stem}: {len(plain)} values, {weights} of them weights"
+    said += f", {ranks - own} lines by forked ranks"
     if loose:
         shown = ", ".join(sorted(loose)[:3])
         said += f"; {len(loose)} differ between two plain runs ({shown} …)"
