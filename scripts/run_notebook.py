@@ -138,8 +138,8 @@ class Run:
                 self.work.end(self.part)
             for line in process.stdout:
                 self.hear(*json.loads(line))
-            self.work.end(self.part)
             process.wait()
+            self.work.end(self.part)  # what it has left
         self.seconds = time.monotonic() - began
         if process.returncode:
             self.diagnose(log.read_text().splitlines())

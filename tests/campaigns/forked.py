@@ -101,9 +101,9 @@ def compare(path: Path, work: Path) -> str:
     forked, ranks, worse = computed(path, work, "--forked")
     if not ranks and not worse:
         return f"same    {path.stem}: no launch is forked"
-    plain, none, wrong = computed(path, work)
-    if none or wrong or worse:
-        return f"DIFFERS {path.stem}: a run failed: {wrong or worse}"
+    plain, own, wrong = computed(path, work)  # a lesson may fork by itself
+    if ranks <= own or wrong or worse:
+        return f"DIFFERS {path.stem}: {wrong or worse or 'nothing was forked'}"
     other = differences(plain, forked)
     loose = set()
     if other:
@@ -113,7 +113,8 @@ def compare(path: Path, work: Path) -> str:
     places = {place(name) for name in loose if ".told." in name}
     left = sorted(name for name in other - loose if place(name) not in places)
     weights = sum(".weights." in name for name in plain)
-    said = f"{path.stem}: {len(plain)} values, {weights} of them weights, {ranks} by forked ranks"
+    said = f"{path.stem}: {len(plain)} values, {weights} of them weights"
+    said += f", {ranks - own} lines by forked ranks"
     if loose:
         shown = ", ".join(sorted(loose)[:3])
         said += f"; {len(loose)} differ between two plain runs ({shown} …)"
