@@ -134,6 +134,7 @@ for step in range(1, 3000):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("left", [1000, 10])
 def test_a_life_may_drop_an_interrupt_but_not_halt(
     left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from once import once
 
 
 @pytest.fixture(scope="session")
@@ -11,11 +12,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small course, built once."""
     from small_course import SOURCES, Small  # only here, since it imports the whole build
 
-    course = Small(tmp_path_factory.mktemp("course"))
-    for path, text in SOURCES.items():
-        course[path] = text
-    assert course.build() == 0
-    return course.root
+    def make(folder: Path) -> None:
+        course = Small(folder)
+        for path, text in SOURCES.items():
+            course[path] = text
+        assert course.build() == 0
+
+    return once(tmp_path_factory, "course", make)
 
 
 @pytest.fixture

@@ -290,6 +290,7 @@ except Exception:
     open("swallowed", "w").write(rank)"""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["plain", "forked", "served"])
 def test_a_signal_ends_a_rank_and_raises_nothing_in_it(tmp_path, way):
     settings = ways(tmp_path)[way] | {"WAIT": "yes"}
@@ -327,6 +328,7 @@ def test_launches_with_the_same_environment_share_a_forkserver(tmp_path):
 
 
 @linux
+@pytest.mark.thorough
 def test_nothing_outlives_the_process_for_which_a_forkserver_lives(tmp_path):
     owner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
     served = ways(tmp_path)["served"] | {"TORCHRUN_FOR": str(owner.pid)}
@@ -351,6 +353,7 @@ def test_a_launch_that_is_ended_leaves_no_ranks(tmp_path, number):
 
 
 @linux
+@pytest.mark.thorough
 def test_a_launch_whose_torchrun_is_killed_ends_by_that_signal(tmp_path):
     (tmp_path / "parents.py").write_text(PARENTS)
     done = torchrun(tmp_path, ways(tmp_path)["served"], "parents.py", "kill")
@@ -358,6 +361,7 @@ def test_a_launch_whose_torchrun_is_killed_ends_by_that_signal(tmp_path):
 
 
 @linux
+@pytest.mark.thorough
 def test_a_launch_whose_forkserver_is_killed_says_so(tmp_path, capfd):
     launch, ranks = waiting(tmp_path, ways(tmp_path)["served"])
     agent = psutil.Process(ranks[0]).parent()
