@@ -104,8 +104,8 @@ def listing(stub: str, solved: str) -> str:
     return "\n\n".join(blocks)
 
 
-def solution(listings: list[str]) -> NotebookNode:
-    """A folded Markdown cell with the lines that solve an exercise."""
+def solution(listings: list[str], above: str) -> NotebookNode:
+    """A folded Markdown cell with the lines that solve an exercise; `above`: the id before it."""
     listed = "\n\n".join(listings)
     summary = (
         '<span lang="en">Solution</span><span class="between"> · </span>'
@@ -116,9 +116,8 @@ def solution(listings: list[str]) -> NotebookNode:
 {listed}
 
 </details>"""
-    cell = nbformat.v4.new_markdown_cell(text)
-    cell.metadata["tags"] = ["solution"]
-    return cell
+    metadata = {"tags": ["solution"]}
+    return nbformat.v4.new_markdown_cell(text, id=f"{above}-solution", metadata=metadata)
 
 
 def twins(notebook: NotebookNode, solved: NotebookNode) -> dict[str, str]:
@@ -174,7 +173,7 @@ def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[Noteboo
         own = [lines for name, lines in waiting if not later(name)]
         waiting[:] = [(name, lines) for name, lines in waiting if later(name)]
         if own:
-            cells.insert(end, solution(own))
+            cells.insert(end, solution(own, cells[end - 1].id))
 
     for cell in notebook.cells:
         headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []

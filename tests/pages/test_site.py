@@ -333,7 +333,9 @@ def test_every_link_leads_somewhere(site: Path) -> None:
 
 def test_no_page_names_a_placeholder(site: Path) -> None:
     """Where the course is, is said by `make address`, or not at all."""
-    for path in site.glob("**/*.html"):
+    pages = [path for path in site.glob("**/*") if path.suffix in (".html", ".js", ".ipynb")]
+    assert len(pages) > 150
+    for path in pages:
         assert not re.search(r"\bOWNER/|/REPO\b", path.read_text()), path
 
 
