@@ -59,7 +59,7 @@ aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And
 one-gpu: .venv/test  ## lessons on one GPU, which two ranks share over gloo; over nccl: PARTS="--nccl"
 	$(BIN)/python tests/campaigns/one_gpu.py $(PARTS) $(LESSONS)
 
-forks: .venv/test  ## do forked launches compute what plain ones compute? In an hour and a half, or LESSONS="06"
+forks: .venv/test  ## do forked launches of a lesson compute what plain ones compute? All, or LESSONS="06"
 	$(BIN)/python tests/campaigns/forked.py $(LESSONS)
 
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files

@@ -139,7 +139,7 @@ def course(args: argparse.Namespace, work: Path) -> list[Row]:
     path = os.environ.get("PATH", os.defpath)
     torchrun = {"PATH": f"{BIN}{os.pathsep}{path}"}  # the notebooks call it by its name
     begin = time.perf_counter()
-    start(ROOT, sys.executable, SCRIPTS / "run.py", "--site", work / "site", limit=10_800)
+    start(ROOT, sys.executable, SCRIPTS / "run.py", "--forked", limit=10_800)
     between = time.perf_counter()
     papermill = [BIN / "papermill", "--kernel", "python3"]
     for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):

@@ -196,8 +196,10 @@ class Run:
             # The cause was printed by the launch before this cell.
             launches = [c for c in cells[:number] if source(c).startswith("!")]
             lines = [*ranks_lines(launches), errors[0]["evalue"]]
+        elif any("DeadKernelError" in line for line in log):
+            lines.append("the kernel died: if memory is short, close other programs")
         elif not errors and not late:
-            lines += log[-1:]  # as when the kernel died
+            lines += log[-1:]
         first = source(cell).split("\n")[0]
         limit = [f"no end within {self.limit:g} s"] if late else []
         self.place = cell.get("id", "")

@@ -4,6 +4,7 @@ None may be called ok that did not reach its end, and no file of the repository 
 damaged.
 """
 
+import json
 import os
 import random
 import re
@@ -38,8 +39,9 @@ CELLS = [
     "!torchrun --standalone --nproc-per-node=2 slow.py",
     "print('the sum:', sum(result('slow')))\nPath(os.environ['FOLDER'], 'done').touch()",
 ]
-OK = '<td class="ok">ok</td>'  # what the index of the pages says of a notebook
-INDEX = "build/runs/index.html"
+EXECUTED = "build/executed"
+REPORT = f"{EXECUTED}/runs.json"
+OK = '{"runs": [{"name": "small", "ok": true}]}'  # what the report says of a green notebook
 
 
 def git(copy: Path, *arguments: str) -> str:
@@ -58,8 +60,8 @@ def repository(folder: Path) -> Path:
     shutil.copytree(ROOT / "scripts", copy / "scripts", ignore=uncopied)
     shutil.copy(ROOT / ".gitignore", copy)
     (copy / "notebooks").mkdir()
-    (copy / INDEX).parent.mkdir(parents=True)
-    (copy / INDEX).write_text(OK)
+    (copy / EXECUTED).mkdir(parents=True)
+    (copy / REPORT).write_text(OK)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     cells = [new_code_cell(cell) for cell in CELLS]
     book = new_notebook(cells=cells, metadata={"kernelspec": kernel})
@@ -76,11 +78,12 @@ def judge(copy: Path, code: int | None, said: str, done: bool, outputs: bool = F
     It ended with an exit code, and said something; `done`: the notebook reached its end. With
     `outputs` the notebook may have changed.
     """
-    index = copy / INDEX
+    report = copy / REPORT
+    runs = json.loads(report.read_text())["runs"] if report.exists() else []
     claims = {
         "the exit code": code == 0,
         "the table": re.search(r"^small(?: +\d+ |:) +ok\b", said, re.MULTILINE),
-        "the page": index.exists() and 'class="ok"' in index.read_text(),
+        "the report": any(run["ok"] for run in runs),
     }
     for claim, made in claims.items():
         demand(done or not made, f"{claim} says ok of a notebook that did not reach its end")
@@ -114,6 +117,7 @@ class Victim:
     def begin(self) -> None:
         """Start run.py."""
         command = [sys.executable, self.copy / "scripts" / "run.py", "small"]
+        command += ["--executed", self.copy / EXECUTED]
         if self.outputs:
             command.append("--outputs")
         self.process = start(command, self.folder, self.mark)
@@ -138,8 +142,8 @@ class Victim:
         """Whether a rank has begun."""
         return (self.folder / "begun").exists()
 
-    def pages(self) -> bool:
-        """Whether pages are made: after the table."""
+    def table(self) -> bool:
+        """Whether it says how the notebook ended."""
         return "seconds  result" in self.said()
 
     def writes(self) -> bool:
@@ -153,7 +157,7 @@ class Victim:
             "it begins": (lambda: True, 3),
             "the kernel lives": (self.kernels, 4),
             "the ranks live": (self.begun, 1.5),
-            "pages are made": (self.pages, 1),
+            "the table is printed": (self.table, 1),
             "outputs are written": (self.writes, 0),
         }
         possible = list(moments)
@@ -164,8 +168,8 @@ class Victim:
         moment = chance.choice(possible)
         condition, more = moments[moment]
         if moment == "it begins":
-            # It may not have got as far as to take the page of the earlier run away.
-            (self.copy / INDEX).unlink()
+            # It may not have got as far as to take the report of the earlier run away.
+            (self.copy / REPORT).unlink()
         self.begin()
         wait(lambda: self.over() or condition(), 60, 0.03 if more else 0.0002)
         wait(self.over, chance.uniform(0, more))

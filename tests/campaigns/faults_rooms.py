@@ -47,10 +47,10 @@ ROOMS = {
         1,
         r"small +\d+  FAILED.*No space left on device",
     ),
-    "full disk: pages": Room(
-        "mkdir s; " + small_disk("100k", "s") + f"{RUN} small --site s",
+    "full disk: notebooks as they ran": Room(
+        "mkdir s; " + small_disk("100k", "s") + f"{RUN} small --executed s",
         1,
-        r"cannot write \S*s/small\.html \(No space left on device\)",
+        r"cannot write \S*s/small\.ipynb \(No space left on device\)",
     ),
     "full disk: outputs": Room(
         "B=$COPY/notebooks; cp $B/small.ipynb old; "
@@ -65,10 +65,10 @@ ROOMS = {
         1,
         "Read-only file system: 'run'",
     ),
-    "read-only: pages": Room(
-        "mkdir s; " + READ_ONLY.format("s") + f"{RUN} small --site s",
+    "read-only: notebooks as they ran": Room(
+        "mkdir s; " + READ_ONLY.format("s") + f"{RUN} small --executed s",
         1,
-        r"cannot write pages into s \(Read-only file system\)",
+        r"cannot write notebooks into s \(Read-only file system\)",
     ),
     "read-only: outputs": Room(
         READ_ONLY.format("$COPY/notebooks") + f"{RUN} small --outputs",

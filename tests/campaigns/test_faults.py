@@ -11,7 +11,7 @@ from pathlib import Path
 import faults_training
 import pytest
 from faults import KINDS, jobs, table
-from faults_notebook import judge, repository
+from faults_notebook import OK, REPORT, judge, repository
 from faults_processes import STAMP, Lost, gone, marked, start, still, wait
 from faults_rooms import ROOMS
 from faults_training import EVERY, Training
@@ -29,32 +29,32 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def clean(copy: Path):
     """The copy, mended again afterwards."""
-    (copy / "build/runs/index.html").unlink(missing_ok=True)
+    (copy / REPORT).unlink(missing_ok=True)
     yield copy
     subprocess.run(["git", "checkout", "-q", "."], cwd=copy, check=True)
     subprocess.run(["git", "clean", "-qf"], cwd=copy, check=True)
 
 
 def test_what_is_well_is_not_lost(clean: Path) -> None:
-    (clean / "build/runs/index.html").write_text('<td class="ok">ok</td>')
+    (clean / REPORT).write_text(OK)
     judge(clean, 0, TABLE, done=True)
-    (clean / "build/runs/index.html").write_text('<td class="failed">FAILED</td>')
+    (clean / REPORT).write_text(OK.replace("true", "false"))
     judge(clean, 1, "small: FAILED in cell 4, 3 s", done=False)
 
 
 @pytest.mark.parametrize(
-    ("claim", "code", "said", "page"),
+    ("claim", "code", "said", "report"),
     [
-        ("exit code", 0, "", ""),
-        ("table", 1, TABLE, ""),
-        ("table", 1, "small: ok, 3 s", ""),
-        ("page", 1, "", '<td class="ok">ok</td>'),
+        ("exit code", 0, "", '{"runs": []}'),
+        ("table", 1, TABLE, '{"runs": []}'),
+        ("table", 1, "small: ok, 3 s", '{"runs": []}'),
+        ("report", 1, "", OK),
     ],
 )
 def test_a_notebook_wrongly_ok_is_lost(
-    clean: Path, claim: str, code: int, said: str, page: str
+    clean: Path, claim: str, code: int, said: str, report: str
 ) -> None:
-    (clean / "build/runs/index.html").write_text(page)
+    (clean / REPORT).write_text(report)
     with pytest.raises(Lost, match=f"the {claim} says ok"):
         judge(clean, code, said, done=False)
 

@@ -155,7 +155,7 @@ def verdict(fault: Fault) -> str:
     with tempfile.TemporaryDirectory() as folder:
         notebook = write(fault, Path(folder))
         command = [sys.executable, ROOT / "scripts" / "run.py", notebook]
-        command += ["--limit", str(limit(fault.kind)), "--executed", f"{folder}/executed"]
+        command += ["--limit", str(limit(fault.kind))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     return judge(done.returncode, done.stdout + done.stderr, fault.name, fault.kind)
 

@@ -97,15 +97,19 @@ def living(processes: list[psutil.Process]) -> list[psutil.Process]:
 class Started:
     """One run.py at work, with a temporary folder of its own: so we know everything it started."""
 
-    def __init__(self, folder: Path, *arguments: str | Path, terminal: bool = False):
+    def __init__(
+        self, folder: Path, *arguments: str | Path, terminal: bool = False, script: Path = RUN
+    ):
         self.folder = folder
         self.temporary = folder / "tmp"
-        self.temporary.mkdir()
+        self.temporary.mkdir(exist_ok=True)
         self.screen = b""
         self.ranks = []
         self.began = time.monotonic()
         environment = os.environ | {"TMPDIR": str(self.temporary), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, RUN, *arguments, "--executed", folder / "executed"]
+        command = [sys.executable, script, *arguments]
+        if script == RUN:
+            command += ["--executed", folder / "executed"]
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (24, 80))
         with (folder / "out").open("w") as out:
@@ -164,8 +168,8 @@ def start():
     """Starts run.py in a folder; at the end kills what a failed test has left."""
     started = []
 
-    def begin(folder: Path, *arguments: str | Path, terminal: bool = False) -> Started:
-        started.append(Started(folder, *arguments, terminal=terminal))
+    def begin(folder: Path, *arguments: str | Path, **how) -> Started:
+        started.append(Started(folder, *arguments, **how))
         return started[-1]
 
     yield begin
@@ -314,6 +318,18 @@ def test_a_limit_ends_every_rank_within_5_seconds(limited, bystander):
     told = rf"^hang +\d+  FAILED in cell 4: {LAUNCH}\n +no end within {LIMIT} s\n"
     assert re.search(told, limited.out, re.MULTILINE)
     assert limited.out.count("this rank is ready") == 2
+
+
+def test_a_kernel_that_dies_is_told_and_the_next_notebook_runs(start, tmp_path):
+    die = "print('last words', flush=True)\nimport os\nos.kill(os.getpid(), 9)"
+    run = start(
+        tmp_path, notebook(tmp_path / "dies.ipynb", die), notebook(tmp_path / "lives.ipynb")
+    )
+    assert run.process.wait(90) == 1
+    assert re.search(r"^dies .*FAILED in cell 3: print\('last words'", run.out, re.MULTILINE)
+    assert "the kernel died" in run.out
+    assert re.search(r"^lives .* ok$", run.out, re.MULTILINE)
+    assert run.gone()
 
 
 def test_a_failing_cell_is_named_with_its_last_lines(limited):
