@@ -1,4 +1,5 @@
-# Two commands: `make run` and `make test`. Each installs what it needs into .venv, once.
+# Two commands: `make run` and `make test`. Each installs what it needs into .venv, once: first what
+# words need (.venv/build, no torch), then what notebooks need (.venv/run), then all tests (.venv/test).
 PYTHON ?= python3
 BIN := .venv/bin
 LESSONS ?=
@@ -7,33 +8,32 @@ CONSTRAINTS ?= constraints.txt
 # Campaigns that have a command of their own.
 ALONE := campaigns/test_mutants campaigns/test_launch_faults tools/test_kaggle
 PIP := -m pip install --quiet --disable-pip-version-check
+# In `make check` torch cannot be imported, so that nothing in it comes to need torch.
+WITHOUT_TORCH := PYTHONPATH=$(CURDIR)/tests/without_torch
 # "06 09" → "06_ or 09_", which is in the names of their tests; "_" is in all names.
 of-lessons = $(shell echo "$(strip $(1))" | sed 's/ /_ or /g; s/$$/_/')
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
 
-run: .venv/run  ## run every notebook, or LESSONS="03 06", and build build/site/index.html from their outputs
-	@rm -f build/executed/runs.json
-	@$(BIN)/python scripts/run.py --executed build/executed $(LESSONS); ran=$$?; \
-		test -f build/executed/runs.json || exit $$ran; \
-		$(BIN)/python scripts/site_build.py --executed build/executed && exit $$ran  # 1: a notebook failed
+run: .venv/run  ## run every notebook, or LESSONS="03 06", and build the site from their outputs; PLAIN=1: launches as readers have them
+	@$(BIN)/python scripts/run_course.py $(if $(PLAIN),--plain) $(LESSONS)
 
-site: .venv/run  ## build build/site/index.html from the kept outputs, without running anything
+site: .venv/build  ## build build/site/index.html from the kept outputs, without running anything
 	$(BIN)/python scripts/site_build.py
 
 # Tests that assert clocks come last, alone.
-test: style .venv/kaggle/ready  ## all tests, the linter first; on your machine only those of what changed
+test: style .venv/test .venv/kaggle/ready  ## all tests, the linter first; on your machine only those of what changed
 	$(BIN)/python scripts/build.py --check
 	@$(BIN)/python -m pytest -n auto -m "not calm and not thorough and not cluster"; ran=$$?; \
 		$(BIN)/python -m pytest -q -m "calm and not thorough and not cluster" && exit $$ran
 
-check: style  ## in a minute: style, derived files, and all tests that start no rank
-	$(BIN)/python scripts/build.py --check
-	$(BIN)/python scripts/build_minutes.py
-	$(BIN)/python -m pytest -q -m "quick and not thorough"
+check: style  ## in a minute, without torch: style, derived files, and the quick tests
+	$(WITHOUT_TORCH) $(BIN)/python scripts/build.py --check
+	$(WITHOUT_TORCH) $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal \
+		-m "quick and not torch and not thorough" $$(grep -rl --include="test_*.py" mark.quick tests)
 
-style: .venv/test
+style: .venv/build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/check_style.py
@@ -59,6 +59,9 @@ aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And
 one-gpu: .venv/test  ## lessons on one GPU, which two ranks share over gloo; over nccl: PARTS="--nccl"
 	$(BIN)/python tests/campaigns/one_gpu.py $(PARTS) $(LESSONS)
 
+forks: .venv/test  ## do forked launches compute what plain ones compute? In an hour and a half, or LESSONS="06"
+	$(BIN)/python tests/campaigns/forked.py $(LESSONS)
+
 faults: .venv/test  ## kill trainings, notebooks and the tools 200 times, fill their disks, spoil their files
 	$(BIN)/python tests/campaigns/faults.py
 
@@ -73,20 +76,24 @@ bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS=
 speedrun: .venv/test  ## from the tutorials' training to the fastest, change by change: PARTS="--data FOLDER"
 	$(BIN)/python scripts/speedrun.py $(PARTS)
 
-programs: .venv/test  ## the programs of one lesson, solved, into build/: LESSON=06
+programs: .venv/build  ## the programs of one lesson, solved, into build/: LESSON=06
 	$(BIN)/python scripts/build.py --programs $(LESSON)
 
-build: .venv/test  ## make the notebooks from notebooks/src and scripts/lessons
+build: .venv/build  ## make the notebooks from notebooks/src and scripts/lessons
 	$(BIN)/python scripts/build.py
 
-outputs: build  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
+outputs: build .venv/run  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
 	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 	$(BIN)/python scripts/build.py  # the lessons' minutes count what their launches took
+
+address: .venv/test  ## say where the course is, for badges, slides and handout: REPO=name/course OWNER=kaggle-name
+	@$(BIN)/python scripts/address.py --repository "$(REPO)" --owner "$(OWNER)"
+	$(BIN)/python scripts/build.py
 
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
 	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(ALL) $(LESSONS)
 
-grade: .venv/test  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
+grade: .venv/run  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
 	$(BIN)/python scripts/grade.py "$(DIR)" $(OPTIONS)
 
 lab: .venv/run  ## open the notebooks in JupyterLab
@@ -98,13 +105,18 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 	@touch $@
 
-.venv/run: requirements.txt $(CONSTRAINTS) | .venv/python .venv/frameworks/ready
-	@echo "Installing what the notebooks and the site need into .venv (torch alone is 5 GB: about two minutes)"
+.venv/build: scripts/requirements.txt $(CONSTRAINTS) | .venv/python
+	@echo "Installing what words, the site and quick tests need into .venv (260 MB: under a minute)"
+	@$(BIN)/python $(PIP) -r $< -c $(CONSTRAINTS)
+	@touch $@
+
+.venv/run: requirements.txt .venv/build | .venv/frameworks/ready
+	@echo "Installing what the notebooks need into .venv (torch alone is 5 GB: about two minutes)"
 	@$(BIN)/python $(PIP) -r requirements.txt -c $(CONSTRAINTS)
 	@touch $@
 
 .venv/test: tests/requirements.txt .venv/run
-	@echo "Installing what building and testing need"
+	@echo "Installing what all tests need"
 	@$(BIN)/python $(PIP) -r tests/requirements.txt -c $(CONSTRAINTS)
 	@touch $@
 
@@ -136,4 +148,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu faults cluster bench speedrun programs build outputs kaggle grade lab
+.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build outputs address kaggle grade lab

@@ -3,11 +3,12 @@
 python scripts/build.py                  # write every derived file that changed
 python scripts/build.py --check          # write nothing; exit 1 when one is not what would be built
 python scripts/build.py --force          # overwrite notebooks that were edited by hand, too
-python scripts/build.py --inert WHY      # keep outputs of changed cells, which would print the same
+python scripts/build.py --inert devices.py WHY    # it was changed, and what it prints was not
 python scripts/build.py --programs 06    # write what lesson 06 writes, solved, into build/06_ddp
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -19,7 +20,16 @@ from build_exercises import fill_hand_in, point_out
 from build_fill import add_head, filled_page, filled_tables
 from build_grammar import WRITE, BuildError, Cells, about, code_cells, demand, own
 from build_lessons import check_lessons
-from build_outputs import NotebookNode, as_text, inherit, notebook
+from build_outputs import (
+    NOTHING,
+    Inert,
+    NotebookNode,
+    as_text,
+    inherit,
+    notebook,
+    seal,
+    waits,
+)
 from build_rooms import check_needs, check_programs, check_rooms
 from build_tables import Errors, fill_errors
 from build_workshop import workshop
@@ -48,7 +58,7 @@ def notebooks(course: Course, lessons: dict[Path, Cells], solved: bool) -> dict[
     return books
 
 
-def derived(course: Course, force: bool = False, inert: str = "") -> dict[Path, str]:
+def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict[Path, str]:
     """Every derived file as it should be: notebooks, tables, pages in assets/."""
     # First everything is read and checked: a program by itself, then in its notebook and its room.
     check_programs(course)
@@ -69,6 +79,7 @@ def derived(course: Course, force: bool = False, inert: str = "") -> dict[Path, 
         for stem, book in notebooks(course, lessons, solved).items():
             path = folder / f"{stem}.ipynb"
             add_head(course, book, course.name(path))
+            seal(book)
             if (
                 path != course.notebooks / "workshop.ipynb"
             ):  # its answers would be under its questions
@@ -105,9 +116,19 @@ def write_programs(course: Course, number: str, folder: Path | None) -> int:
     return 0
 
 
-def write_all(course: Course, check: bool, force: bool, inert: str) -> int:
+def waiting(course: Course, files: dict[Path, str]) -> list[Path]:
+    """The notebooks that lack outputs; the class's has none on purpose."""
+    books = [path for path in files if path.suffix == ".ipynb"]
+    own = [path for path in books if path != course.notebooks / "workshop.ipynb"]
+    return [path for path in own if waits(json.loads(files[path]))]
+
+
+def write_all(course: Course, check: bool, force: bool, inert: Inert) -> int:
     """Write what changed, or only name it; 1 when one is out of date, or comes from no source."""
     files = derived(course, force, inert)
+    known = inert.name in {*course.programs, ""}
+    known = known or any(f'"id": "{inert.name}"' in text for text in files.values())
+    demand(known, f"--inert {inert.name}", "no program and no cell is called so.")
     there = {path: path.read_text() for path in files if path.exists()}
     changed = [path for path, text in files.items() if there.get(path) != text]
     for path in changed:
@@ -115,6 +136,9 @@ def write_all(course: Course, check: bool, force: bool, inert: str) -> int:
             write(path, files[path])
         outcome = "not what would be built: run `make build`" if check else "written"
         print(f"{course.name(path)}: {outcome}")
+    for path in waiting(course, files):
+        name = path.relative_to(course.notebooks).with_suffix("").as_posix()
+        print(f'{course.name(path)}: waits for outputs: `make outputs LESSONS="{name}"`')
     if check and publish_list.reminder(course.listed):
         print(publish_list.reminder(course.listed))
     built = [p for p in course.notebooks.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts]
@@ -130,7 +154,8 @@ def main(arguments: list[str] | None = None) -> int:
     add = parser.add_argument
     add("--check", action="store_true", help="write nothing; exit 1 when a file is out of date")
     add("--force", action="store_true", help="overwrite notebooks that were edited by hand")
-    add("--inert", metavar="WHY", default="", help="keep outputs of changed cells; the reason why")
+    kept = "keep outputs though this program changed, or the cell of this id; the reason why"
+    add("--inert", nargs=2, metavar=("NAME", "WHY"), default=NOTHING, help=kept)
     add("--programs", metavar="LESSON", help="only write the programs of one lesson, as 06")
     add("folder", nargs="?", type=Path, help="where to write them; build/06_ddp, say, without it")
     add("--root", type=Path, default=Path(__file__).parents[1])
@@ -141,7 +166,7 @@ def main(arguments: list[str] | None = None) -> int:
         course = Course(args.root.resolve())
         if args.programs:
             return write_programs(course, args.programs, args.folder)
-        return write_all(course, args.check, args.force, args.inert)
+        return write_all(course, args.check, args.force, Inert(*args.inert))
     except (BuildError, SyntaxError, publish_list.MetadataError) as error:
         print(f"build: {error}", file=sys.stderr)
         return 1

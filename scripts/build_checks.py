@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from nbformat import NotebookNode
 
@@ -11,7 +12,8 @@ from build_launches import Launch, awaited, begun, launch_of, starts_something
 from build_python import guarded, imports, names, parsed, read_by, recorded
 
 
-def rests_on(name: str, text: str, programs: set[str]) -> set[str]:
+@cache
+def rests_on(name: str, text: str, programs: frozenset[str]) -> set[str]:
     """The files that a file of a room needs beside it: modules it imports, and files that it names.
 
     A program names a file in a string of its own, as `"child.py"`; any other file in any word.
@@ -28,7 +30,7 @@ class Session:
     """What there is when a cell runs: files that cells before it wrote, parameters, launches."""
 
     def __init__(self, programs: Iterable[str]):
-        self.programs = set(programs)
+        self.programs = frozenset(programs)
         self.written: dict[str, str] = {}
         self.parameters: set[str] = set()
         self.launched: set[str] = set()

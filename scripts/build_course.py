@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 import publish_list
 import rooms
 from build_grammar import WRITE, Cells, demand, solve, tags
+from build_ids import identify
 from build_languages import check_languages
 from build_numbers import with_numbers
 
@@ -46,14 +47,17 @@ class Course:
 
     def lesson(self, path: Path, solved: bool) -> Cells:
         """The cells of one lesson, with those tagged `class`, which stand in the workshop alone."""
+        all_cells = self.sources[path].cells
+        ids = identify(all_cells, path.stem[:2], self.name(path))
         cells = []
-        for number, written in enumerate(self.sources[path].cells, 1):
+        for number, written in enumerate(all_cells, 1):
             place = f"{self.name(path)}, cell {number}"
             labels = tags(written)
             self.written[place] = written.source
             if "solution" in labels and not solved:
                 continue
             cell = copy(written)
+            cell.id = ids[number - 1]
             metadata = {"tags": labels} if labels else {}
             cell.metadata = NotebookNode(metadata | (HIDDEN if "fold" in labels else {}))
             built = self.prose if cell.cell_type == "markdown" else self.code

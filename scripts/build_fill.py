@@ -12,7 +12,6 @@ import publish_list
 from build_course import Course
 from build_grammar import demand
 from build_numbers import with_numbers
-from build_outputs import fingerprint
 from build_routes import routes_table
 from build_tables import Errors, lessons_table, titles
 
@@ -115,24 +114,30 @@ def region(lines: list[str], name: str) -> list[str]:
     return lines[first : first + length]
 
 
+def links(course: Course, name: str) -> str:
+    """Badges that open a notebook elsewhere, and the way back to its source."""
+    source = publish_list.source(course.listed, name)
+    line = f"{publish_list.badges(course.listed, name)} [source · 原始檔]({source})"
+    if name == "notebooks/workshop.ipynb":  # imported by its badge, it has no file beside it
+        twin = publish_list.source(course.listed, "notebooks/solutions/workshop.ipynb")
+        line += f" [solved, with outputs · 解答與輸出]({twin})"
+    return line
+
+
 def add_head(course: Course, notebook: NotebookNode, name: str) -> None:
-    """Put badges, the way back to the source and the lesson's minutes under the title.
+    """Put links and the lesson's minutes under the title.
 
     The metadata tell Kaggle and Colab which machine the notebook wants.
     """
     first = notebook.cells[0]
     title = re.match("# .*", first.source)
     if title:
-        source = publish_list.source(course.listed, name)
-        line = f"{publish_list.badges(course.listed, name)} [source · 原始檔]({source})"
+        lines = [title[0]]
+        if course.listed["repository"]:
+            lines.append(links(course, name))
         lesson = course.notebooks / "src" / Path(name).with_suffix(".md").name
-        if name == "notebooks/workshop.ipynb":  # imported by its badge, it has no file beside it
-            twin = publish_list.source(course.listed, "notebooks/solutions/workshop.ipynb")
-            line += f" [solved, with outputs · 解答與輸出]({twin})"
         if lesson in course.sources:
-            line += f"\n\n{build_minutes.head(course, lesson)}"
-        first.source = f"{title[0]}\n\n{line}{first.source[title.end() :]}"
-        first.id = f"{fingerprint([first])[:12]}-1"
-        notebook.metadata.course["built"] = fingerprint(notebook.cells)
+            lines.append(build_minutes.head(course, lesson))
+        first.source = "\n\n".join(lines) + first.source[title.end() :]
     settings = publish_list.settings(course.listed, name)
     notebook.metadata |= publish_list.notebook_metadata(settings)

@@ -1,24 +1,25 @@
-"""A notebook as a file: the ids of its cells, where it comes from, the outputs of its last run."""
+"""A notebook as a file: where it comes from, and the outputs of its last run."""
 
-import ast
 import base64
+import functools
 import hashlib
 import io
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
-from nbformat.v4 import new_notebook
+from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
+import same
 from build_grammar import WRITE, Cells, about, demand, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 COLOURS = 64
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def fingerprint(cells: list[NotebookNode]) -> str:
@@ -28,51 +29,49 @@ def fingerprint(cells: list[NotebookNode]) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def identify(cells: list[NotebookNode]) -> None:
-    """Give each cell an id that depends on its content alone; equal cells are counted."""
-    seen: dict[str, int] = {}
-    for cell in cells:
-        digest = fingerprint([cell])[:12]
-        seen[digest] = seen.get(digest, 0) + 1
-        cell.id = f"{digest}-{seen[digest]}"
-
-
 def notebook(cells: Cells, generated_from: str, course: dict) -> NotebookNode:
     """A notebook of these cells that says what it was made from."""
     plain = [cell for _, cell in cells]
-    identify(plain)
-    course = course | {"generated_from": generated_from, "built": fingerprint(plain)}
+    course = course | {"generated_from": generated_from}
     metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}, "course": course}
     return new_notebook(cells=plain, metadata=metadata)
+
+
+def seal(notebook: NotebookNode) -> None:
+    """Record what the finished notebook says, so that a change by hand is noticed."""
+    notebook.metadata.course["built"] = fingerprint(notebook.cells)
 
 
 def as_text(notebook: NotebookNode) -> str:
     return nbformat.writes(notebook) + "\n"
 
 
+class Inert(NamedTuple):
+    """A program, or a cell by its id, that changed and prints the same; and the reason why."""
+
+    name: str
+    why: str
+
+
+NOTHING = Inert("", "")
+
+
+def file_of(cell: NotebookNode) -> str:
+    """The name of the file that a cell writes; "" if it writes none."""
+    match = WRITE.match(cell.source)
+    return match[1] if match else ""
+
+
+@functools.cache
 def runs(source: str) -> str:
-    """The part of a cell that decides what it prints.
-
-    If it writes a program, comments and docstrings do not count, but the line of each statement
-    does: tracebacks show it.
-    """
+    """The part of a cell that decides what it prints."""
     first, _, program = source.partition("\n")
-    match = WRITE.match(source)
-    if not match or not match[1].endswith(".py"):
-        return source
-    try:
-        tree = ast.parse(program)
-    except SyntaxError:  # a program that a lesson breaks on purpose
-        return source
-    for node in ast.walk(tree):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-    for node in ast.walk(tree):  # a function may end with its docstring
-        node.end_lineno = node.end_col_offset = None
-    return f"{first}\n{ast.dump(tree, include_attributes=True)}"
+    if WRITE.fullmatch(first):
+        return f"{first}\n{same.placed(program) if first.endswith('.py') else program}"
+    return same.cell(source)
 
 
-def same(before: str, after: str, printed: str) -> bool:
+def alike(before: str, after: str, printed: str) -> bool:
     """Whether a cell would print the same. A line that was printed may not change, nor an empty
     one: a program that is printed would get a new line there.
     """
@@ -91,38 +90,88 @@ def everything_printed(cells: list[NotebookNode]) -> str:
     return "\n".join(texts)
 
 
-def keep_outputs(
-    old: NotebookNode, new: NotebookNode, machine: dict | None = None, inert: str = ""
-) -> int:
-    """Copy outputs while what a cell runs, and all code cells before it, is the same.
+class Run(NamedTuple):
+    """A cell that ran, and the cells that had written the files that were there then."""
 
-    A changed cell ends it, unless `inert` gives the reason why it would print the same; the
-    notebook keeps this reason. A cell that papermill injected ends it: what follows ran with other
-    parameters. The pieces of a stream are joined. Returns how many cells kept their outputs.
+    cell: NotebookNode
+    files: dict[str, NotebookNode]
+
+
+def history(cells: list[NotebookNode]) -> tuple[list[Run], dict[str, list[NotebookNode]]]:
+    """What ran, in order; and the cells that wrote each file, by its name."""
+    ran = []
+    writers: dict[str, list[NotebookNode]] = {}
+    for cell in cells:
+        name = file_of(cell)
+        if name:
+            writers.setdefault(name, []).append(cell)
+        else:
+            ran.append(Run(cell, {each: own[-1] for each, own in writers.items()}))
+    return ran, writers
+
+
+def keep_outputs(
+    old: NotebookNode, new: NotebookNode, machine: dict | None = None, inert: Inert = NOTHING
+) -> int:
+    """Copy outputs while what a cell runs is the same, and so are the code and the files before it.
+
+    Where a file is written does not count, as long as it is there. A change ends it, unless `inert`
+    names what was changed: the notebook keeps that reason. A cell that papermill injected ends it:
+    what follows ran with other parameters. The pieces of a stream are joined. Returns how many
+    cells kept their outputs.
     """
     befores = [cell for cell in old.cells if cell.cell_type == "code"]
-    afters = [cell for cell in new.cells if cell.cell_type == "code"]
     printed = everything_printed(befores)
-    machine = machine or about(old).get("outputs")
-    ran = []
-    reason = {}
-    for before, after in zip(befores, afters, strict=False):
-        if not same(before.source, after.source, printed):
-            if not inert or len(befores) != len(afters):
+    ran, writers = history(befores)
+    files: dict[str, NotebookNode] = {}  # those of the new notebook
+    kept: list[NotebookNode] = []
+    excused = False
+    for after in [cell for cell in new.cells if cell.cell_type == "code"]:
+        name = file_of(after)
+        there: dict[str, NotebookNode] = {}
+        if name:
+            files[name] = after
+            if not writers.get(name):  # a file that is new changes nothing before it
+                continue
+            before = writers[name].pop(0)
+        else:
+            before, there = ran.pop(0) if ran else Run(new_code_cell(), {})
+            if not there.keys() <= files.keys():
                 break
-            earlier = (machine or {}).get("inert", "")
-            reasons = dict.fromkeys(filter(None, [earlier, inert]))
-            reason = {"inert": "; ".join(reasons)}
-        after.outputs = before.outputs
-        after.execution_count = before.execution_count
-        CoalesceStreamsPreprocessor().preprocess_cell(after, {}, 0)
-        for output in after.outputs:
-            clean(output)
+        pairs = [(before, after), *((there[each], files[each]) for each in there)]
+        differ = [now for then, now in pairs if not alike(then.source, now.source, printed)]
+        if any(inert.name != (file_of(each) or each.id) for each in differ):
+            break
+        excused = excused or bool(differ)
+        take_over(before, after)
         if after.execution_count or after.outputs:
-            ran.append(after)
-    if machine and ran:
-        new.metadata.course["outputs"] = machine | reason | {"code": fingerprint(ran)}
-    return len(ran)
+            kept.append(after)
+            number(after, len(kept))
+    machine = machine or about(old).get("outputs")
+    if machine and kept:
+        outputs = dict(machine) | {"code": fingerprint(kept)}
+        if excused:
+            reasons = [outputs.get("inert", ""), f"{inert.name}: {inert.why}"]
+            outputs["inert"] = "; ".join(dict.fromkeys(filter(None, reasons)))
+        new.metadata.course["outputs"] = outputs
+    return len(kept)
+
+
+def take_over(before: NotebookNode, after: NotebookNode) -> None:
+    after.outputs = before.outputs
+    after.execution_count = before.execution_count
+    CoalesceStreamsPreprocessor().preprocess_cell(after, {}, 0)
+    for output in after.outputs:
+        clean(output)
+
+
+def number(cell: NotebookNode, count: int) -> None:
+    """Number a cell that ran by its place among them, and with it the value that it shows."""
+    if cell.execution_count:
+        cell.execution_count = count
+    for output in cell.outputs:
+        if output.output_type == "execute_result":
+            output.execution_count = count
 
 
 def clean(output: NotebookNode) -> None:
@@ -150,7 +199,7 @@ def palette(png: str) -> str:
     return base64.b64encode(small.getvalue()).decode()
 
 
-def inherit(new: NotebookNode, path: Path, name: str, force: bool, inert: str) -> None:
+def inherit(new: NotebookNode, path: Path, name: str, force: bool, inert: Inert) -> None:
     """Take over the outputs of the notebook at `path`, which nobody may have edited by hand."""
     if not path.exists():
         return
@@ -161,3 +210,9 @@ def inherit(new: NotebookNode, path: Path, name: str, force: bool, inert: str) -
     remedy = f"move the change to {about(new).generated_from} or the program, then build --force."
     demand(untouched or force, name, f"this notebook was edited by hand: {remedy}")
     keep_outputs(old, new, inert=inert)
+
+
+def waits(notebook: dict) -> bool:
+    """Whether a notebook has a code cell that was not run since it was changed."""
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return not all(cell["execution_count"] for cell in cells)

@@ -10,7 +10,6 @@ import build_minutes
 import publish_list
 from build_course import Course
 from build_grammar import Cells, demand, own, tags
-from build_outputs import identify
 
 ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
 SEARCH = """Take a few words of your message (no path, no number and no name of your own) and \
@@ -30,18 +29,20 @@ They are quoted from other people's bug reports, two pieces from PyTorch's code.
 下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。引用自別人的討論串，其中兩段出自 PyTorch \
 的程式碼。
 """
-HEAD = [
-    "| lesson | 課程 | core · 核心 | further · 延伸 | open · 開啟 | solution · 解答 |",
-    "| --- | --- | --- | --- | --- | --- |",
-]
+HEAD = ["lesson", "課程", "core · 核心", "further · 延伸", "solution · 解答"]
+BADGES = 4  # where a column with badges comes in, if the course has a repository
 
 
-def row(course: Course, english: str, chinese: str, minutes: tuple[str, int], stem: str) -> str:
+def row(
+    course: Course, english: str, chinese: str, minutes: tuple[str, int], stem: str
+) -> list[str]:
     link = f"notebooks/{stem}.ipynb"
-    badges = publish_list.badges(course.listed, link, named=True)
-    solution = f"[✓](notebooks/solutions/{stem}.ipynb)"
     core, further = minutes
-    return f"| [{english}]({link}) | {chinese} | {core} | {further or ''} | {badges} | {solution} |"
+    solution = f"[✓](notebooks/solutions/{stem}.ipynb)"
+    cells = [f"[{english}]({link})", chinese, core, str(further or ""), solution]
+    if course.listed["repository"]:
+        cells.insert(BADGES, publish_list.badges(course.listed, link, named=True))
+    return cells
 
 
 def titles(course: Course) -> Iterator[tuple[str, str, str]]:
@@ -56,8 +57,14 @@ def titles(course: Course) -> Iterator[tuple[str, str, str]]:
 
 
 def lessons_table(course: Course) -> str:
-    """The rows of the README's list of lessons."""
-    rows = list(HEAD)
+    """The README's list of lessons."""
+    head = list(HEAD)
+    pictures = []
+    if course.listed["repository"]:
+        head.insert(BADGES, "open · 開啟")
+        named = publish_list.PICTURES.items()
+        pictures = ["", *(f"[{place}]: {picture}" for place, picture in named)]
+    rows = [head, ["---"] * len(head)]
     for path, title in zip(course.sources, titles(course), strict=True):
         number, english, chinese = title
         minutes = build_minutes.told(course, path)
@@ -65,9 +72,8 @@ def lessons_table(course: Course) -> str:
     cells = [cell for source in course.sources.values() for cell in source.cells]
     if any("workshop" in tags(cell) for cell in cells):
         rows.append(row(course, "The workshop", "九十分鐘的工作坊", ("90", 0), "workshop"))
-    rows.append("")
-    rows += [f"[{place}]: {picture}" for place, picture in publish_list.PICTURES.items()]
-    return "\n".join(rows) + "\n"
+    table = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([*table, *pictures]) + "\n"
 
 
 class Errors:
@@ -83,7 +89,6 @@ class Errors:
         self.cells: dict[str, list[NotebookNode]] = {}
         for path, lesson in lessons.items():
             self.cells[path.stem] = [cell for _, cell in own(lesson)]
-            identify(self.cells[path.stem])
 
     def table(self, folder: str = "") -> str:
         """How to search, and the rows of both tables; their links go through `folder`."""

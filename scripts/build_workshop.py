@@ -82,8 +82,9 @@ def with_ways_back(course: Course, cells: Cells) -> Cells:
             text = f"%%writefile {finished}\n{course.program(program, True, place)}"
             folded = {"tags": ["class", "fold"], **HIDDEN}
             line = CATCH_UP.format(finished=finished, program=program)
-            kept.append((place, new_code_cell(text, metadata=folded)))
-            kept.append((place, new_code_cell(line, metadata={"tags": ["class"]})))
+            plain = {"tags": ["class"]}
+            kept.append((place, new_code_cell(text, id=f"{cell.id}-finished", metadata=folded)))
+            kept.append((place, new_code_cell(line, id=f"{cell.id}-catch-up", metadata=plain)))
     return kept
 
 
@@ -131,7 +132,8 @@ class Parameters:
 
     def cell(self) -> NotebookNode:
         metadata = {"tags": ["parameters", "workshop"]}
-        return new_code_cell("\n".join(self.lines.values()), metadata=metadata)
+        text = "\n".join(self.lines.values())
+        return new_code_cell(text, id="workshop-parameters", metadata=metadata)
 
 
 def check_names(built: NotebookNode) -> None:

@@ -1,7 +1,7 @@
 """What a student wrote into the exercises: the lines between ours, found in the student's cells.
 
 Students change lines that are not theirs, too; Kaggle may drop the ids of cells. So a cell is known
-by its id or by our lines in it, and a region is what is between our lines before and after it.
+by its id and by our lines in it, and a region is what is between our lines before and after it.
 """
 
 import re
@@ -127,7 +127,8 @@ def likeness(place: Place, text: str) -> float:
 def answers(lesson: Lesson, cells: list[Cell]) -> dict[int, Answer]:
     """What was written into each cell of a lesson that has regions, by the cell's number.
 
-    Each cell of the student is taken once: first those with our ids, then whichever are most alike.
+    Each cell of the student is taken once, the most alike first. Our id counts as much as all of
+    our lines, and no more: when a lesson gets another cell, an id may pass on to the next one.
     """
     others = {squeezed(c.source) for n, c in enumerate(lesson.cells) if n not in lesson.places}
     free = [cell for cell in cells if squeezed(cell.text) not in others]
@@ -137,10 +138,10 @@ def answers(lesson: Lesson, cells: list[Cell]) -> dict[int, Answer]:
             same = cell.id == lesson.cells[number].id
             alike = likeness(place, cell.text)
             if same or alike:
-                pairs.append((-same, -alike, number, index))
+                pairs.append((-same - alike, number, index))
     found: dict[int, Answer] = {}
     taken: set[int] = set()
-    for _, _, number, index in sorted(pairs):
+    for _, number, index in sorted(pairs):
         if number not in found and index not in taken:
             found[number] = extract(lesson.places[number], free[index].text)
             taken.add(index)

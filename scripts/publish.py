@@ -12,7 +12,6 @@ fails does not stop the others, and the last line is the command that tries the 
 """
 
 import argparse
-import hashlib
 import json
 import posixpath
 import re
@@ -25,6 +24,7 @@ from requests import RequestException
 from tqdm import tqdm
 
 import rooms
+import same
 from publish_list import NAME, MetadataError, load, notebook_metadata
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,10 +126,7 @@ def identity(folder: Path) -> str:
 
 def contents(folder: Path) -> str:
     """A hash of all that is pushed."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
+    return same.digest([[path.name, path.read_text()] for path in sorted(folder.iterdir())])
 
 
 def gpu_minutes(folder: Path) -> int:
@@ -220,15 +217,16 @@ def main() -> int:
     except MetadataError as error:
         sys.exit("\n".join(f"publish: {line}" for line in str(error).splitlines()))
     owner = args.owner or listed["owner"]
-    if owner == "OWNER" or not re.fullmatch("[A-Za-z0-9-]+", owner):
+    if not re.fullmatch("[A-Za-z0-9-]+", owner):
+        problem = f"“{owner}” is no Kaggle name" if owner else "no Kaggle name is set"
         remedy = "add OWNER=name, the end of your profile's address there"
-        sys.exit(f"publish: “{owner}” is no Kaggle name: {remedy}.")
-    if listed["repository"].startswith("OWNER/"):
-        remedy = f"write your GitHub repository into {NAME}"
-        print(f"publish: the badges lead nowhere yet: {remedy}.", file=sys.stderr)
+        sys.exit(f"publish: {problem}: {remedy}.")
 
     folders = prepare_all(args.root, listed, owner, args.lessons)
     print(f"{len(folders)} notebooks written to {args.root / 'build' / 'kaggle'}")
+    if not listed["repository"]:
+        remedy = "`make address REPO=name/course` says where the course is on GitHub"
+        print(f"publish: the notebooks have no link to their source: {remedy}.", file=sys.stderr)
     pushed = Pushed(args.root)
     if not args.all:
         written = len(folders)

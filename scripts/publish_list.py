@@ -88,7 +88,9 @@ def load(root: Path, built: bool = False) -> dict:
         problems = clashes(listed, root, built)
     if problems:
         raise MetadataError("\n".join(problems))
-    return listed | {"kernels": [listed["defaults"] | kernel for kernel in listed["kernels"]]}
+    nowhere = {"owner": "", "repository": ""}  # until `make address` says where the course is
+    kernels = [listed["defaults"] | kernel for kernel in listed["kernels"]]
+    return nowhere | listed | {"kernels": kernels}
 
 
 def settings(listed: dict, code_file: str) -> dict:
@@ -130,7 +132,12 @@ PICTURES = {
 
 
 def addresses(listed: dict, code_file: str) -> dict[str, str]:
-    """Where a notebook opens: on Kaggle, with its two GPUs chosen, and on Colab."""
+    """Where a notebook opens: on Kaggle, with its two GPUs chosen, and on Colab.
+
+    Both take it from the course's repository: nowhere, if that is not set.
+    """
+    if not listed["repository"]:
+        return {}
     machine = accelerator(settings(listed, code_file))
     github = source(listed, code_file)
     kaggle = f"https://www.kaggle.com/notebooks/welcome?src={github}&accelerator={machine}"
@@ -139,11 +146,15 @@ def addresses(listed: dict, code_file: str) -> dict[str, str]:
 
 
 def typed(listed: dict) -> dict[str, str]:
-    """Addresses as a class reads them from a slide and types them."""
+    """Addresses as a class reads them from a slide and types them; "" for what is not set."""
+    owner = listed["owner"]
+    repository = listed["repository"]
     kernel = settings(listed, "notebooks/workshop.ipynb")
-    workshop = f"kaggle.com/code/{listed['owner']}/{kernel.get('slug', '')}"
-    own = listed.get("class_url", "").removeprefix("https://")
-    return {"workshop": workshop, "course": f"github.com/{listed['repository']}", "class": own}
+    return {
+        "workshop": f"kaggle.com/code/{owner}/{kernel.get('slug', '')}" if owner else "",
+        "course": f"github.com/{repository}" if repository else "",
+        "class": listed.get("class_url", "").removeprefix("https://"),
+    }
 
 
 def reminder(listed: dict) -> str:

@@ -1,33 +1,37 @@
-"""Run notebooks under papermill, each alone in an empty folder, and report it in `build/runs`.
+"""Run notebooks under papermill, each alone in an empty folder, the longest first.
 
 Run:  python scripts/run.py                    # every lesson
       python scripts/run.py 03 solutions/06    # those two
       python scripts/run.py "" solutions/      # every lesson, and every solved one
       python scripts/run.py --outputs          # bring back what they printed and drew
-      python scripts/run.py --executed build/executed    # what `make run` does: for the site
+      python scripts/run.py --executed FOLDER  # keep them there as they ran
 
-Exits 1 when a notebook failed. However it ends, no process that it started lives on.
+`make run` is run_course.py. Exits 1 when a notebook failed. However it ends, no process that it
+started lives on.
 """
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from datetime import datetime
 from pathlib import Path
 
+from nbformat import NotebookNode
+
 import quick_jsonschema  # noqa: F401
+from run_bar import Bar
 from run_files import emptied, write
-from run_notebook import NOTEBOOKS, Run
+from run_machine import side_by_side
+from run_notebook import NOTEBOOKS, Run, expected
 from run_processes import MARK, Work, guarded
 
-ROOT = NOTEBOOKS.parent
-BRINGING = threading.Lock()  # all lessons share one index of errors
 
-
-def choose(names: list[str]) -> dict[Path, dict]:
+def choose(names: list[str]) -> dict[Path, NotebookNode]:
     """The notebooks that these names begin, as they are on disk; every lesson without names."""
     import nbformat  # after quick_jsonschema
 
@@ -35,7 +39,7 @@ def choose(names: list[str]) -> dict[Path, dict]:
     known = {}
     for path in [*lessons, *NOTEBOOKS.glob("solutions/*.ipynb")]:
         known[path.relative_to(NOTEBOOKS).as_posix()] = path
-    chosen: dict[Path, dict] = {}
+    chosen: dict[Path, NotebookNode] = {}
     for name in names or [""]:
         depth = name.count("/")
         paths = [known[k] for k in sorted(known) if k.startswith(name) and k.count("/") == depth]
@@ -60,14 +64,13 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = "numbers, beginnings of names, or paths; none: every lesson"
     parser.add_argument("lessons", nargs="*", help=names)
-    beside = "notebooks side by side (2); with --outputs, only --jobs 1 waits for a calm machine"
-    parser.add_argument("--jobs", type=int, default=2, help=beside)
-    parser.add_argument("--limit", type=float, default=300, help="seconds that one cell may take")
-    site = ROOT / "build" / "runs"
-    parser.add_argument("--site", type=Path, default=site, help="folder for the report's pages")
+    beside = "notebooks side by side (as many as cores and memory allow); "
+    beside += "with --outputs, only --jobs 1 waits for a calm machine"
+    parser.add_argument("--jobs", type=int, default=side_by_side(), help=beside)
+    parser.add_argument("--limit", type=int, default=300, help="seconds that one cell may take")
     kept = "folder for the notebooks as they ran, and runs.json: for scripts/site_build.py"
     parser.add_argument("--executed", type=Path, help=kept)
-    forked = "torchrun forks ranks from itself: for tests, in half of the processor's time"
+    forked = "torchrun forks ranks from itself, in half of the processor's time: see run_forked.py"
     parser.add_argument("--forked", action="store_true", help=forked)
     kind = parser.add_mutually_exclusive_group()
     quick = "with the small parameters that tests use"
@@ -80,16 +83,14 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def check_places(args: argparse.Namespace) -> None:
+def usable(folder: Path) -> None:
     """Stop before anything runs when its results could not be kept."""
     try:
-        for folder in filter(None, [args.site, args.executed]):
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        option = "--site" if folder == args.site else "--executed"
-        reason = f"cannot write pages into {folder} ({error.strerror})"
-        sys.exit(f"run: {reason}: name another folder with {option}")
+        reason = f"cannot write notebooks into {folder} ({error.strerror})"
+        sys.exit(f"run: {reason}: make room, or name another folder with --executed")
 
 
 def empty_executed(folder: Path) -> None:
@@ -101,40 +102,63 @@ def empty_executed(folder: Path) -> None:
         sys.exit(f"run: cannot empty {folder} ({error.strerror}): {remedy}")
 
 
-def prepare(args: argparse.Namespace, chosen: dict[Path, dict], work: Work) -> list[Run]:
+def prepare(
+    chosen: dict[Path, NotebookNode],
+    work: Work,
+    limit: int,
+    parameters: Callable[[Path, NotebookNode], dict],
+    **options,
+) -> list[Run]:
+    """The runs of these notebooks. Unless told otherwise, timings are taken one at a time."""
+    options = {"timing": str(work.folder / "timing")} | options
     runs = []
     for number, (path, notebook) in enumerate(chosen.items()):
-        quick = notebook.metadata.get("course", {}).get("quick", {})
         run = Run(
             path=path,
             folder=work.folder / str(number),
             work=work,
             part=f"{number}-",
-            limit=args.limit,
-            cells=len(notebook.cells),
-            parameters=quick if args.quick else {},
-            forked=args.forked,
+            limit=limit,
+            parameters=parameters(path, notebook),
+            cells=expected(notebook),
+            **options,
         )
         runs.append(run)
     return runs
 
 
-def run_one(run: Run, args: argparse.Namespace, stopped: threading.Event) -> None:
-    """Run one notebook; if readers will see its times, they wait until nobody else computes.
+def run_all(
+    runs: list[Run],
+    jobs: int,
+    work: Work,
+    ended: Callable[[Run], None],
+    first: Iterable[Callable[[threading.Event], None]] = (),
+) -> None:
+    """Run notebooks, so many side by side, the longest first; `ended` is told of each.
 
-    Its outputs are brought back at once: an hour of runs that is interrupted keeps what is done.
+    `first` begins before all of them: something else to do in one of the places.
     """
-    if args.outputs and args.jobs > 1:
-        run.busy = True  # with our own other notebooks
-    run.calm = args.outputs and args.jobs == 1
-    if stopped.is_set():
-        return
-    run(stopped)
-    if args.outputs and not run.problem and not stopped.is_set():
-        from run_outputs import bring_back  # after quick_jsonschema
-
-        with BRINGING:
-            bring_back(run)
+    stopped = threading.Event()
+    pool = ThreadPoolExecutor(max(1, jobs))
+    bar = Bar(runs, jobs)
+    ordered = sorted(runs, key=lambda run: sum(run.cells), reverse=True)
+    try:
+        waiting = {pool.submit(each, stopped): each for each in [*first, *ordered]}
+        while waiting:
+            done, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()  # its exception, if there is one
+                each = waiting.pop(future)
+                if each in runs:
+                    bar.ended.append(each)
+                    ended(each)
+                    shutil.rmtree(each.folder, ignore_errors=True)  # disks are small
+            bar.show()
+    finally:
+        bar.close()
+        stopped.set()
+        work.end()
+        pool.shutdown(cancel_futures=True)
 
 
 def print_table(runs: list[Run]) -> None:
@@ -146,62 +170,76 @@ def print_table(runs: list[Run]) -> None:
         print(f"{run.name:{width}}{run.seconds:8.0f}  {below.join(lines)}")
 
 
-def keep_executed(runs: list[Run], args: argparse.Namespace) -> None:
-    """Write the notebooks as they ran and, last, runs.json, which tells how each run ended."""
-    rows = []
-    for run in runs:
-        notebook = run.read()
-        if notebook["cells"]:  # not if papermill failed before it wrote any
-            path = args.executed / f"{run.name.replace('/', '-')}.ipynb"
-            write(path, json.dumps(notebook, indent=1) + "\n")
-        row = {"name": run.name, "seconds": round(run.seconds), "ok": not run.problem}
-        rows.append(row | {"what": run.problem.partition("\n")[0], "cell": run.place})
+def file_name(name: str) -> str:
+    """How a notebook as it ran is called, so that all of them lie in one folder."""
+    return f"{name.replace('/', '-')}.ipynb"
+
+
+def keep(run: Run, folder: Path) -> dict:
+    """Write a notebook as it ran into a folder; how it ended, for runs.json."""
+    notebook = run.read()
+    if notebook["cells"]:  # not if papermill failed before it wrote any
+        write(folder / file_name(run.name), json.dumps(notebook, indent=1) + "\n")
+    what, _, lines = run.problem.partition("\n")
+    row = {"name": run.name, "seconds": round(run.seconds), "ok": not run.problem}
+    return row | {"what": what, "lines": lines, "cell": run.place}
+
+
+def keep_report(rows: list[dict], folder: Path, **facts) -> None:
+    """Write runs.json, which tells how each run ended."""
     ended = datetime.now().astimezone().isoformat(" ", "minutes")
-    report = {"ended": ended, "quick": args.quick, "runs": rows}
-    write(args.executed / "runs.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    report = {"ended": ended, **facts, "runs": rows}
+    write(folder / "runs.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
-def keep(runs: list[Run], args: argparse.Namespace) -> None:
-    """Write what was asked for: pages, and the notebooks as they ran."""
-    from run_pages import render  # after quick_jsonschema, and after the runs: it takes a second
-
-    if args.executed:
-        keep_executed(runs, args)
-    render(runs, args.site)
+def complain(error: OSError, work: Work) -> None:
+    """Say in one line what could not be written."""
+    place = error.filename or work.folder
+    reason = f"cannot write {place} ({error.strerror})"
+    print(f"\nrun: {reason}: make room, then run this again", file=sys.stderr)
 
 
 def main() -> int:
     args = arguments()
-    check_places(args)
+    if args.executed:
+        usable(args.executed)
     chosen = choose(args.lessons)
     if args.executed:
         empty_executed(args.executed)
-    # It says ok of another run, and this one may be interrupted.
-    (args.site / "index.html").unlink(missing_ok=True)
+    rows = {}
+
+    def ended(run: Run) -> None:
+        """Keep what was asked for at once: an hour that is interrupted keeps what is done."""
+        if args.outputs and not run.problem:
+            from run_outputs import bring_back  # after quick_jsonschema
+
+            bring_back(run)
+        if args.executed:
+            rows[run.name] = keep(run, args.executed)
+
+    def parameters(_: Path, notebook: NotebookNode) -> dict:
+        return notebook.metadata.get("course", {}).get("quick", {}) if args.quick else {}
+
+    options: dict = {"forked": args.forked}
+    if args.quick:
+        options["timing"] = ""
+    if args.outputs:
+        options |= {"timing": "calm"} if args.jobs == 1 else {"busy": True}
 
     with guarded(MARK, "course-") as work:
-        runs = prepare(args, chosen, work)
-        stopped = threading.Event()
-        pool = ThreadPoolExecutor(max(1, args.jobs))
+        runs = prepare(chosen, work, args.limit, parameters, **options)
         try:
-            # Later lessons take longer: with them first, both jobs end together.
-            list(pool.map(lambda run: run_one(run, args, stopped), runs[::-1]))
+            run_all(runs, args.jobs, work, ended)
             print_table(runs)
-            keep(runs, args)
-            print(f"\nOpen {args.site / 'index.html'}")
+            if args.executed:
+                keep_report([rows[run.name] for run in runs], args.executed, quick=args.quick)
             return 1 if any(run.problem for run in runs) else 0
         except OSError as error:
-            place = error.filename or work.folder
-            reason = f"cannot write {place} ({error.strerror})"
-            print(f"\nrun: {reason}: make room, then run this again", file=sys.stderr)
+            complain(error, work)
             return 1
         except SystemExit:
-            print("\nrun: interrupted; ending everything that it started", file=sys.stderr)
+            print("\nrun: interrupted; all that it started has ended", file=sys.stderr)
             raise
-        finally:
-            stopped.set()
-            work.end()
-            pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":

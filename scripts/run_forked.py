@@ -1,19 +1,21 @@
 """Launches whose ranks torchrun forks from itself: Python and torch start once, not in each rank.
 
-`run.py --forked` puts a cell before and one after each ordinary launch of a notebook. torchrun
-reads its own options from the environment: with PET_RUN_PATH=1 it runs the program by runpy, in
-processes that it forks with PET_START_METHOD=fork. That is for tests alone: `make run` and `make
-outputs` start each rank as readers do. The launch finds `scripts/forked/torchrun` ahead of its own.
-That one does not import torch either: a forkserver that has done so forks torchrun. It is started
-by the first launch, serves those with the same environment, and ends with the process that
-TORCHRUN_FOR names: a notebook's kernel, or what runs many notebooks' cells.
+`make run` and `run.py --forked` put a cell before and one after each ordinary launch of a notebook
+but its first. torchrun reads its own options from the environment: with PET_RUN_PATH=1 it runs the
+program by runpy, in processes that it forks with PET_START_METHOD=fork. What is published starts
+each rank as readers do: `make outputs`, `make run PLAIN=1`. So does a machine with a GPU, because
+nobody has tried to fork beside CUDA. tests/campaigns/forked.py compares what both ways compute.
+
+The launch finds `scripts/forked/torchrun` ahead of its own. That one does not import torch either:
+a forkserver that has done so forks torchrun. It is started by the first launch, serves those with
+the same environment, and ends with the process that TORCHRUN_FOR names: a notebook's kernel, or
+what runs many notebooks' cells.
 
 A forked rank shares with torchrun, and so with the other ranks and launches, what torch read from
 the environment while it was imported, and Python's hash seed: all ranks walk through a set of
 strings in one order. It finds all that torchrun has imported, a submodule of torch that the program
 forgot among it. It ends without `atexit`; `sys.exit()` needs a number in it, or torchrun waits for
-ever; umask and limits are those of the first launch. So some launches stay plain, and one whole
-notebook.
+ever; umask and limits are those of the first launch. So some launches stay plain.
 """
 
 import os
@@ -30,8 +32,6 @@ TORCHRUN = Path(__file__).resolve().with_name("forked")  # the folder of the tor
 FORKED = "forked"  # the tag of the cells that we put in
 LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
 
-# The notebook whose launches are those of readers; all that follows rests on this lesson.
-PLAIN_NOTEBOOK = "06"
 # Lessons that stay plain: number → why.
 PLAIN_LESSONS = {
     "12": "it breaks launches, and shows what torchrun says then",
@@ -104,18 +104,28 @@ def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
 
 
 def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
-    """The notebook with the cells that make torchrun fork; `folder` is where it will begin."""
-    if lesson[:2] == PLAIN_NOTEBOOK:
-        return notebook
+    """The notebook with the cells that make torchrun fork; `folder` is where it will begin.
+
+    Its first launch is as readers have it: so each lesson shows that it starts for them.
+    """
     before = BEFORE.format(settings=fork(folder))
     after = AFTER.format(settings=plain())
     cells = []
+    launches = 0
     for cell, following in pairwise([*notebook.cells, new_code_cell()]):
-        if cell.cell_type == "code" and may_fork(cell.source, following.source, lesson):
+        code = cell.source if cell.cell_type == "code" else ""
+        launches += bool(LAUNCH.match(code))
+        if launches > 1 and may_fork(code, following.source, lesson):
             cells += [ours(before), cell, ours(after)]
         else:
             cells.append(cell)
     return new_notebook(cells=cells, metadata=notebook.metadata)
+
+
+def forks(notebook: NotebookNode, lesson: str) -> int:
+    """How many launches of a notebook may be forked."""
+    made = forked(notebook, lesson, Path())
+    return sum(FORKED in cell.metadata.get("tags", []) for cell in made.cells) // 2
 
 
 def ours(source: str) -> NotebookNode:

@@ -1,4 +1,4 @@
-"""Which machine measures here, and whether it has something else to do.
+"""Which machine measures here, how much it can do at once, and whether it has something else to do.
 
 Run:  python run_machine.py    # how many times as far as one process two come: 1.9 or more is calm
 """
@@ -9,14 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from tqdm import tqdm
 
 SECONDS = 2.0  # for one spinner, and then for two
 CALM = 1.9  # two spinners come at least so many times as far as one where nobody else computes
 PAUSE = 4.0  # seconds from one look to the next
 PATIENCE = 600.0  # seconds
+LAUNCH = 2.5e9  # bytes that a notebook takes while two ranks run
+# The devices that a driver for GPUs makes: NVIDIA's, AMD's, Windows' own.
+GPUS = ("nvidia[0-9]*", "nvidiactl", "kfd", "dxg")
 
 
 def processor() -> str:
@@ -25,6 +30,40 @@ def processor() -> str:
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else ""
+
+
+def free_memory(groups: Path = Path("/sys/fs/cgroup")) -> float:
+    """How many bytes are free, for this container where it has less than the machine."""
+    free = float(psutil.virtual_memory().available)
+    with suppress(OSError, ValueError):  # no container, or one without a limit: "max"
+        limit = int((groups / "memory.max").read_text())
+        used = int((groups / "memory.current").read_text())
+        free = min(free, limit - used)
+    return free
+
+
+def side_by_side() -> int:
+    """How many notebooks may run at once: one a core, if memory allows it; one in any case."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, int(free_memory() / LAUNCH)))
+
+
+def why_plain(devices: Path = Path("/dev")) -> str:
+    """Why launches must not be forked on this machine: see run_forked.py. "" if they may.
+
+    It looks for GPUs without torch, which takes seconds to import.
+    """
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return "forked launches need Linux"
+    if any(list(devices.glob(name)) for name in GPUS):
+        return "forked launches were not tried beside a GPU"
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:  # an old kernel, or a sandbox
+        return f"forked launches need pidfd_open ({error.strerror})"
+    return ""
 
 
 def spin(seconds: float) -> int:

@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
 from tqdm import tqdm
 
+from build_launches import launch_of
 from run_forked import FORKED, write_forked
 from run_processes import Work
 
@@ -24,6 +25,10 @@ ALT = Path(__file__).with_name("run_alt.py")
 LAST = 20  # how many lines of what a failing cell printed are told
 REPORT = re.compile(r"E\d{4} (?:\S+ \d+ \S+:\d+\] ?)?")  # how a line of torchrun's report begins
 NOT_OURS = {"papermill-error-cell-tag", FORKED}  # tags of cells that the lesson does not have
+INJECTED = "injected-parameters"  # the tag of a cell that papermill adds
+# Seconds that are expected where a notebook does not hold them.
+LAUNCHED = 4.0
+COMPUTED = 0.2  # a cell that starts nothing
 
 
 def tags(cell: dict) -> list[str]:
@@ -46,23 +51,22 @@ def printed(cell: dict) -> list[str]:
     return [line.rstrip().rpartition("\r")[2] for line in plain.split("\n")] if plain else []
 
 
-class Progress:
-    """A bar on a terminal; in a file a line now and then."""
+def expected(notebook: dict) -> list[float]:
+    """How long each cell of a notebook will take: as its launches did when outputs were kept."""
+    kept = notebook["metadata"].get("course", {}).get("outputs", {}).get("seconds", [])
+    kept = iter(kept)
+    seconds = []
+    for cell in notebook["cells"]:
+        launch = cell["cell_type"] == "code" and launch_of(source(cell))
+        seconds.append(next(kept, LAUNCHED) if launch else COMPUTED)
+    return seconds
 
-    def __init__(self, name: str, cells: int):
-        self.name = name
-        self.cells = cells
-        self.began = time.monotonic()
-        self.told = self.began
-        shape = f"{name:24} cell {{n_fmt}}/{{total_fmt}} {{elapsed}}"
-        self.bar = tqdm(total=cells, bar_format=shape, leave=False, disable=not sys.stderr.isatty())
 
-    def show(self, cell: int) -> None:
-        now = time.monotonic()
-        self.bar.n = cell
-        if self.bar.disable and now - self.told > 5:
-            self.told = now
-            print(f"{self.name}: cell {cell}/{self.cells}, {now - self.began:.0f} s")
+def name_of(path: Path) -> str:
+    """What a notebook is called: `06_ddp`, `solutions/06_ddp`, or its stem if it is not ours."""
+    if path.is_relative_to(NOTEBOOKS):
+        return path.relative_to(NOTEBOOKS).with_suffix("").as_posix()
+    return path.stem
 
 
 @dataclass
@@ -73,30 +77,29 @@ class Run:
     folder: Path  # executed.ipynb, papermill's log, and `home`, empty, where the notebook begins
     work: Work
     part: str  # of the work's processes, those of this notebook
-    limit: float  # seconds that one cell may take
-    cells: int
+    limit: int  # seconds that one cell may take
     parameters: dict
+    cells: list[float] = field(default_factory=list)  # seconds that each is expected to take
     forked: bool = False  # its ranks, from torchrun: see run_forked.py
-    calm: bool = False  # its cells tagged `timing` wait until nobody else computes here
-    busy: bool = False  # somebody else did, when a cell measured times
+    timing: str = ""  # how its cells tagged `timing` wait: see run_papermill.py
+    busy: bool = False  # somebody else computed, when a cell measured times
+    begun: int = 0  # cells
     seconds: float = 0
     problem: str = ""  # one line that tells where it failed, then the last lines printed there
     place: str = ""  # id of the failing cell
 
     @property
     def name(self) -> str:
-        if self.path.is_relative_to(NOTEBOOKS):
-            return self.path.relative_to(NOTEBOOKS).with_suffix("").as_posix()
-        return self.path.stem
+        return name_of(self.path)
 
     @property
     def home(self) -> Path:
         return self.folder / "home"
 
     @property
-    def waits(self) -> Path:
-        """What papermill waits for, in words."""
-        return self.folder / "waits"
+    def done(self) -> float:
+        """How many of the expected seconds its ended cells stand for."""
+        return sum(self.cells[: max(0, self.begun - 1)])
 
     def read(self) -> dict:
         """The reader's notebook as far as it has come; no cells while papermill writes it."""
@@ -106,13 +109,15 @@ class Run:
         own = [cell for cell in notebook["cells"] if not NOT_OURS.intersection(tags(cell))]
         return notebook | {"cells": own}
 
-    def begun(self) -> list[dict]:
+    def begun_cells(self) -> list[dict]:
         """The cells that have begun, as readers count them: without the one papermill injects."""
-        own = [cell for cell in self.read()["cells"] if "injected-parameters" not in tags(cell)]
+        own = [cell for cell in self.read()["cells"] if INJECTED not in tags(cell)]
         return [cell for cell in own if cell["metadata"].get("papermill", {}).get("start_time")]
 
     def __call__(self, stopped: threading.Event) -> None:
         """Run it to its end, its first error or the moment when `stopped` is set."""
+        if stopped.is_set():
+            return
         self.home.mkdir(parents=True)
         startup = self.folder / "ipython" / "profile_default" / "startup"
         startup.mkdir(parents=True)
@@ -125,17 +130,19 @@ class Run:
                 cwd=self.home,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
-                stdout=file,
+                stdout=subprocess.PIPE,
                 stderr=file,
+                text=True,
             )
-            late = self.watch(process, stopped)
-            self.work.end(self.part)
+            if stopped.is_set():  # whoever set it may have looked before this process was there
+                self.work.end(self.part)
+            for line in process.stdout:
+                self.hear(*json.loads(line))
             process.wait()
+            self.work.end(self.part)  # what it has left
         self.seconds = time.monotonic() - began
-        if self.calm:
-            self.busy = any(cell["metadata"].get("busy") for cell in self.begun())
         if process.returncode:
-            self.diagnose(late, log.read_text().splitlines())
+            self.diagnose(log.read_text().splitlines())
         if not stopped.is_set():
             tqdm.write(f"{self.name}: {self.result()}, {self.seconds:.0f} s")
 
@@ -144,8 +151,17 @@ class Run:
         if self.forked:
             notebook = write_forked(self.path, self.folder / "forked.ipynb", self.home)
         executed = self.folder / "executed.ipynb"
-        command = [sys.executable, PAPERMILL, notebook, executed, json.dumps(self.parameters)]
-        return [*command, self.waits] if self.calm else command
+        how = {"parameters": self.parameters, "limit": self.limit, "timing": self.timing}
+        return [sys.executable, PAPERMILL, notebook, executed, json.dumps(how)]
+
+    def hear(self, what: str, about: object) -> None:
+        """What papermill's process tells: a cell begins, a cell waits, or waited in vain."""
+        if what == "begins":
+            self.begun = about
+        elif what == "busy":
+            self.busy = True
+        else:
+            tqdm.write(f"{self.name}: {about}")
 
     def environment(self) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -154,45 +170,17 @@ class Run:
         ours["IPYTHONDIR"] = str(self.folder / "ipython")  # with our startup file, not the user's
         return os.environ | ours | self.work.environment(self.part)
 
-    def watch(self, process: subprocess.Popen, stopped: threading.Event) -> bool:
-        """Show how far papermill is, until it ends; True when we end it: a cell took too long."""
-        progress = Progress(self.name, self.cells)
-        begun, ended = 0, 0  # cells
-        moved = time.monotonic()
-        late = False
-        told = ""
-        while not late and process.poll() is None and not stopped.wait(0.5):
-            cells = self.begun()
-            now = time.monotonic()
-            state = len(cells), sum(bool(c["metadata"]["papermill"]["end_time"]) for c in cells)
-            if cells and state != (begun, ended):
-                begun, ended = state
-                moved = now
-                progress.show(begun)
-            reason = self.waits.read_text() if self.waits.exists() else ""
-            if reason != told:
-                told = reason
-                tqdm.write(f"{self.name}: {reason}")
-            progress.bar.refresh()
-            late = begun > ended and now - moved > self.limit
-        if late:
-            # papermill finds its kernel dead, and saves what was printed.
-            self.work.end(self.part, spare=process.pid)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(15)
-        progress.bar.close()
-        return late
-
     def result(self) -> str:
         return f"FAILED {self.problem.splitlines()[0]}" if self.problem else "ok"
 
-    def diagnose(self, late: bool, log: list[str]) -> None:
+    def diagnose(self, log: list[str]) -> None:
         """Tell the failing cell and the last lines of what it printed."""
+        late = any("CellTimeoutError" in line for line in log)
         full = []
         if shutil.disk_usage(self.folder).free < 2**20:
             remedy = "make room, or name another disk with TMPDIR"
             full = [f"No space left on device for {self.folder}: {remedy}"]
-        cells = self.begun()
+        cells = self.begun_cells()
         raised = []
         for cell in cells:
             raised.append([o for o in cell.get("outputs", []) if o["output_type"] == "error"])

@@ -43,7 +43,7 @@ def bring_back(run: Run) -> None:
     notebook = nbformat.read(run.path, as_version=4)
     notebook.metadata.setdefault("course", nbformat.NotebookNode())
     ran = nbformat.v4.reads(json.dumps(run.read()))
-    about = machine(run.home, run.busy) | {"seconds": launch_seconds(run.begun())}
+    about = machine(run.home, run.busy) | {"seconds": launch_seconds(run.begun_cells())}
     tell_verdicts(ran)
     kept = keep_outputs(ran, notebook, about)
     # Tracebacks name files: keep the machine's own folders out. Only now is a path in one piece,
@@ -55,8 +55,8 @@ def bring_back(run: Run) -> None:
     write(run.path, text)
     if run.name == "solutions/workshop":
         path = ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json"
-        write(path, budget(run.begun(), about))
-    table = index(run.begun(), run.path.stem)
+        write(path, budget(run.begun_cells(), about))
+    table = index(run.begun_cells(), run.path.stem)
     if table:
         path = ROOT / "assets" / "errors.md"
         write(path, merged(path.read_text() if path.exists() else "", table))

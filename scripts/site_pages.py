@@ -19,6 +19,7 @@ import site_front
 from build_course import Course
 from build_grammar import demand, tags
 from build_lessons import EXERCISE
+from run_machine import processor
 
 BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
 CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
@@ -121,20 +122,12 @@ def solution(listings: list[str]) -> NotebookNode:
 
 
 def twins(notebook: NotebookNode, solved: NotebookNode) -> dict[str, str]:
-    """The code of the solved notebook for each cell that differs there, by the cell's id.
-
-    Ids follow the words of a cell, so cells are paired by their order.
-    """
-    before = [cell.source for cell in notebook.cells]
-    after = [cell.source for cell in solved.cells]
-    found = {}
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        if kind == "replace" and b - a == d - c:
-            for old, new in zip(notebook.cells[a:b], solved.cells[c:d], strict=True):
-                if old.cell_type == "code":
-                    found[old.id] = new.source
-    return found
+    """The code of the solved notebook for each cell that differs there, by the cell's id."""
+    before = {cell.id: cell.source for cell in notebook.cells}
+    code = [cell for cell in solved.cells if cell.cell_type == "code"]
+    return {
+        cell.id: cell.source for cell in code if before.get(cell.id, cell.source) != cell.source
+    }
 
 
 def ends_exercise(cell: NotebookNode, changed: dict[str, str]) -> bool:
@@ -215,10 +208,31 @@ def read(path: Path, name: str, executed: Path | None) -> NotebookNode:
     return nbformat.read(ran if ran.exists() else path, as_version=4)
 
 
+def machine(notebook: NotebookNode, kept: bool) -> list[NotebookNode]:
+    """A paragraph on the machine that printed what a page shows; none where nothing was printed.
+
+    A notebook that ran for this site ran here, and still tells where its kept outputs come from.
+    """
+    about = notebook.metadata.get("course", {}).get("outputs", {})
+    if kept and not about:
+        return []
+    parts = [processor()]
+    if kept:
+        device = about.get("device", "")
+        other = about.get("processor", "").replace(device.rpartition(", ")[2], "")
+        data = about.get("data", "").replace("none", "")
+        parts = [device, other, f"torch {about.get('torch')}", data]
+    name = ", ".join(filter(None, parts))
+    english = f"The outputs on this page were made on: {name}."
+    chinese = f"這一頁的輸出來自：{name}。"
+    return [nbformat.v4.new_markdown_cell(f"{english}\n\n{chinese}")]
+
+
 def lesson(path: Path, executed: Path | None = None) -> NotebookNode:
     """One notebook as the site shows it."""
     solved = path.parent.name == "solutions"
     notebook = read(path, f"solutions/{path.stem}" if solved else path.stem, executed)
+    about_machine = machine(notebook, kept=notebook.metadata.get("papermill") is None)
     twin = path.parent / "solutions" / path.name
     if twin.exists():
         notebook.cells = with_solutions(notebook, nbformat.read(twin, as_version=4))
@@ -232,7 +246,7 @@ def lesson(path: Path, executed: Path | None = None) -> NotebookNode:
             cell.metadata["tags"] = [*tags(cell), f"id-{cell.id}"]
             describe(cell)
         cells.append(cell)
-    notebook.cells = cells
+    notebook.cells = cells + about_machine
     notebook.metadata = NotebookNode(language_info={"name": "python", "pygments_lexer": "ipython3"})
     return notebook
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import nbformat
@@ -22,15 +23,23 @@ RAN = """\
 # Runs · 執行紀錄
 
 These notebooks ran until {ended}{quick}. Their pages show what they printed and drew then; other \
-pages show the outputs that are kept in the repository.
+pages show the outputs that are kept in the repository.{forked}
 
 以下 notebook 執行到 {ended} 為止{quick_chinese}。它們的頁面顯示的是這次\
-印出和畫出的結果，其他頁面則是儲存庫裡保留的輸出。
+印出和畫出的結果，其他頁面則是儲存庫裡保留的輸出。{forked_chinese}
 
 | lesson · 課程 | seconds · 秒 | result · 結果 | failed in cell · 失敗的儲存格 |
 | --- | ---: | --- | --- |
 {rows}
+
+{failures}
 """
+FORKED = """\
+ Of {launches} launches {forked} were forked from a process that had imported torch; \
+`make run PLAIN=1` starts each one as readers do."""
+FORKED_CHINESE = """\
+{launches} 次啟動中有 {forked} 次是從已經匯入 torch 的行程 fork 出來的；\
+`make run PLAIN=1` 則全部照讀者的方式啟動。"""
 FAILED = """\
 ({label})=
 **The run failed in the next cell.**
@@ -71,12 +80,27 @@ def row(run: dict, there: bool) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def failure(run: dict) -> str:
+    """The last lines of a notebook that failed, as they were printed."""
+    return f"## {run['name']}\n\n{textwrap.indent(run['lines'], '    ')}\n"
+
+
 def page(report: dict, names: set[str]) -> str:
     """The page, with a table; `names`: of the notebooks in the site."""
-    quick = ", with the small parameters of the tests" if report["quick"] else ""
-    quick_chinese = "（使用測試用的小參數）" if report["quick"] else ""
-    rows = "\n".join(row(run, run["name"] in names) for run in report["runs"])
-    return RAN.format(ended=report["ended"], quick=quick, quick_chinese=quick_chinese, rows=rows)
+    runs = report["runs"]
+    counts = {}
+    for what in ("launches", "forked"):
+        counts[what] = sum(run.get(what, 0) for run in runs)
+    facts = {
+        "ended": report["ended"],
+        "quick": ", with the small parameters of the tests" if report["quick"] else "",
+        "quick_chinese": "（使用測試用的小參數）" if report["quick"] else "",
+        "forked": FORKED.format(**counts) if counts["forked"] else "",
+        "forked_chinese": FORKED_CHINESE.format(**counts) if counts["forked"] else "",
+        "rows": "\n".join(row(run, run["name"] in names) for run in runs),
+        "failures": "\n".join(failure(run) for run in runs if run.get("lines")),
+    }
+    return RAN.format(**facts)
 
 
 def mark(pages: Path, report: dict) -> None:

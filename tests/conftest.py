@@ -36,7 +36,9 @@ class InTurn(LoadScopeScheduling):
         return minutes.unit(nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InTurn:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> InTurn | None:
+    if config.option.dist == "worksteal":  # `make check`, in which all tests are small
+        return None
     config.option.loadscopereorder = False
     return InTurn(config, log)
 

@@ -21,8 +21,8 @@ Any other error does not count: a program that crashes says nothing about what i
 """
 
 import argparse
+import ast
 import functools
-import hashlib
 import json
 import os
 import re
@@ -273,32 +273,67 @@ def the_course() -> Course:
     return Course(ROOT)
 
 
+MARK = re.compile(r"^@pytest\.mark\.\w+\n", re.MULTILINE)  # says when a test runs, and not how
+IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+def imported(part: ast.Import | ast.ImportFrom) -> set[str]:
+    """The names that an import gives."""
+    return {alias.asname or alias.name.partition(".")[0] for alias in part.names}
+
+
+@functools.cache
+def judging(node: str) -> str:
+    """What runs of a test that judges mutants: its file without the other tests, and its name.
+
+    `node` is as in the data, such as test_05_….py::test_x[2].
+    """
+    file, _, name = node.partition("[")[0].partition("::")
+    path = ROOT / "tests" / "lessons" / file
+    text = path.read_text() if path.exists() else ""
+    lines = text.splitlines()
+    kept = []
+    imports = []
+    for part in ast.parse(text).body:
+        called = getattr(part, "name", "")
+        if called == name or not called.startswith("test_"):
+            decorators = [each.lineno for each in getattr(part, "decorator_list", [])]
+            first = min([part.lineno, *decorators])
+            piece = "\n".join(lines[first - 1 : part.end_lineno])
+            if isinstance(part, IMPORTS):
+                imports.append((piece, imported(part)))
+            else:
+                kept.append(MARK.sub("", piece))
+    judge = same.code("\n".join(kept)).replace(f"def {name}(", "def judge(", 1)
+    words = set(re.findall(r"\w+", judge))
+    return "\n".join([*(piece for piece, names in imports if names & words), judge])
+
+
 def fingerprint(lesson: str) -> str:
-    """A hash of all on which a lesson's mutants rest: code cells, programs, tests, the mutants.
+    """A hash of all on which a lesson's mutants rest: code cells, programs, mutants, judges.
 
     Of the shared programs those that it writes: no other can be in its notebook's folder. Not of
-    the prose, which no mutant can see.
+    prose and comments, which no mutant can see, nor of what mutants and tests are called.
     """
     source = the_course().sources[ROOT / "notebooks" / "src" / f"{lesson}.md"]
-    code = [cell.source for cell in source.cells if cell.cell_type == "code"]
-    code.append(json.dumps(about(source).get("quick", {})))
+    cells = [same.cell(cell.source) for cell in source.cells if cell.cell_type == "code"]
     programs = ROOT / "scripts" / "lessons"
-    paths = [programs / "common" / name for name in WRITE.findall("\n".join(code))]
+    paths = [programs / "common" / name for name in WRITE.findall("\n".join(cells))]
     paths += (programs / lesson).glob("*")  # a new lesson has no room yet
-    paths += [DATA / f"{lesson}.toml"]
-    paths += (ROOT / "tests" / "lessons").glob(f"test_{lesson[:2]}_*.py")
-    paths += (ROOT / "tests" / "lessons").glob("test_common_*.py")
-    digest = hashlib.sha256("\0".join(code).encode())
-    for path in sorted(paths, key=lambda path: path.name):  # a program may move to `common`
-        if path.is_file():
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    paths = sorted(paths, key=lambda path: path.name)  # a program may move to `common`
+    them, _ = readable([lesson])
+    rows = []
+    for mutant in them:
+        judge = judging(mutant.test) if mutant.test else mutant.launch
+        rows.append([mutant.program, mutant.old, mutant.new, judge, mutant.before])
+    quick = about(source).get("quick", {})
+    return same.digest(cells, quick, [same.file(path) for path in paths if path.is_file()], rows)
 
 
-def changed() -> list[str]:
-    """The lessons that are not as they were when all their mutants were last noticed."""
+def recorded(lesson: str) -> bool:
+    """Whether all mutants of a lesson were noticed while it was what it is now."""
     green = json.loads(GREEN.read_text()) if GREEN.exists() else {}
-    return [lesson for lesson in lessons() if green.get(lesson) != fingerprint(lesson)]
+    return green.get(lesson) == fingerprint(lesson)
 
 
 def drawn(count: int = 3) -> list[Mutant]:

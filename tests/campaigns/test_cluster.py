@@ -129,6 +129,7 @@ def test_the_configuration_has_no_place_of_its_own() -> None:
     assert f"NodeName=node[1-{len(NODES)}] " in text
 
 
+@pytest.mark.torch
 def test_nothing_of_it_runs_by_itself() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "tests/campaigns/cluster"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -225,7 +225,6 @@ def test_two_lessons_are_drawn_and_each_can_be() -> None:
     assert {fault.path for faults in met for fault in faults} == lessons
 
 
-@pytest.mark.quick
 def test_no_cell_reads_a_launch_that_is_left_out(tmp_path: Path) -> None:
     for fault in matrix():
         *prepared, _, _ = code_cells(nbformat.read(write(fault, tmp_path), as_version=4))

@@ -7,8 +7,6 @@ import pytest
 from one_gpu import ALWAYS, NCCL, nccl_version, share_gpu
 from test_committed import COMMITTED
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_each_notebook_writes_the_rule_once(path: Path) -> None:

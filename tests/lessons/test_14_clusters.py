@@ -72,7 +72,6 @@ def test_without_a_checkpoint_of_its_own_a_training_says_which_file_it_refuses(
     assert f"rank 0 refuses {torn}" in capsys.readouterr().out
 
 
-@pytest.mark.quick
 def test_a_wire_has_the_speed_and_the_latency_that_are_asked_for() -> None:
     wires = link.links("1,0.25", 2, ALONE)
     assert list(wires) == ["this machine", "1 Gbit/s", "0.25 Gbit/s"]
@@ -202,7 +201,6 @@ def test_the_job_script_gives_every_node_a_number_of_its_own(tmp_path: Path) -> 
     assert done.stdout.splitlines() == lines, done.stderr
 
 
-@pytest.mark.quick
 def test_the_manifests_numbers_and_names_agree() -> None:
     folder = rooms.program("lives").parent
     service, job = yaml.safe_load_all((folder / "indexed.yaml").read_text())

@@ -51,7 +51,6 @@ def test_1f1b_keeps_as_many_alive_as_there_are_ranks_left(three) -> None:
     assert alive == [[2, 2, 2], [2, 2, 1], [6, 6, 6], [3, 2, 1]]
 
 
-@pytest.mark.quick
 def test_a_clock_counts_work_and_jumps_only_forward(monkeypatch) -> None:
     times = iter([0.0, 5.0, 5.0, 6.0, 6.0, 9.0])
     monkeypatch.setattr(dials.time, "thread_time", lambda: next(times))
@@ -74,7 +73,6 @@ def orders(schedule: str, ranks: int, parts: int) -> list[list[tuple[int, str, i
     return all_orders
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(("ranks", "parts"), SIZES)
 @pytest.mark.parametrize("schedule", ["GPipe", "1F1B"])
 def test_any_number_of_ranks_and_micro_batches(schedule: str, ranks: int, parts: int) -> None:
@@ -85,14 +83,12 @@ def test_any_number_of_ranks_and_micro_batches(schedule: str, ranks: int, parts:
     assert idle(spans) == pytest.approx((ranks - 1) / (parts + ranks - 1), abs=1e-12)
 
 
-@pytest.mark.quick
 def test_the_slowest_stage_decides() -> None:
     spans = timetable(orders("GPipe", 2, 4), [1, 2])
     assert max(end for own in spans for _, _, end in own) == 4 * (2 + 4) + (1 + 2)
     assert idle(spans) == pytest.approx(1 - 4 * 3 * (1 + 2) / (2 * 27))
 
 
-@pytest.mark.quick
 def test_orders_that_wait_for_each_other_are_refused() -> None:
     with pytest.raises(ValueError, match="wait for each other"):
         timetable([[(0, "B", 0), (0, "F", 0)], [(1, "F", 0), (1, "B", 0)]], [1, 1])

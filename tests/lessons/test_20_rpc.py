@@ -74,7 +74,6 @@ def test_two_trainers_together_take_the_steps_of_one(alone) -> None:
             assert torch.allclose(own, right, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.quick
 def test_trainers_share_each_batch() -> None:
     model = weights.network()
     halves = [weights.loss_of(model, 5, trainer, 2).item() for trainer in (0, 1)]
@@ -82,7 +81,6 @@ def test_trainers_share_each_batch() -> None:
     assert sum(halves) / 2 == pytest.approx(weights.loss_of(model, 5, 0, 1).item(), rel=1e-12)
 
 
-@pytest.mark.quick
 def test_a_server_counts_how_old_gradients_are() -> None:
     server = weights.Server(trainers=2)
     versions = {0: 0, 1: 0}
@@ -98,7 +96,6 @@ def test_a_server_counts_how_old_gradients_are() -> None:
     assert versions == {0: 4, 1: 3}
 
 
-@pytest.mark.quick
 def test_gradients_are_k_versions_old() -> None:
     losses = {k: delayed.train(k, 0.5, seeds=2, steps=6)[0] for k in (0, 2, 3)}
     unmoved = delayed.train(9, 0.5, seeds=2, steps=6)[0]  # nothing is applied within six steps
@@ -111,14 +108,12 @@ def test_gradients_are_k_versions_old() -> None:
         assert torch.equal(delayed.train(k, 2.0, seeds=2, steps=k + 1)[1], first)
 
 
-@pytest.mark.quick
 def test_fresh_gradients_go_downhill() -> None:
     losses, right = delayed.train(0, 0.5, seeds=2, steps=100)
     assert (losses[-20:].mean(0) < losses[:20].mean(0)).all()
     assert (right > 1 / delayed.CLASSES).all()
 
 
-@pytest.mark.quick
 def test_all_bytes_come_back() -> None:
     """Otherwise the price of a call would be that of one way."""
     message = torch.arange(9, dtype=torch.uint8)

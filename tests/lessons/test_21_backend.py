@@ -58,7 +58,6 @@ def start(folder: Path, ranks: int, program: str, *libraries: Path) -> Launch:
 
 
 @compiler
-@pytest.mark.quick
 def test_the_headers_alone_add_in_rank_order_and_pass_on(alone: Path) -> None:
     for ranks in range(1, 5):
         done = subprocess.run([alone, str(ranks)], capture_output=True, text=True, timeout=60)
@@ -80,7 +79,6 @@ def test_three_ranks_get_the_weights_of_one_process(nearby: Path, tmp_path: Path
             assert report["runs"]["2"]["gap"] == 0
 
 
-@pytest.mark.quick
 def test_each_rank_learns_from_other_numbers_in_each_step() -> None:
     """Otherwise the order in which gradients are added would never matter."""
     batches = [alike.batch(step, rank) for step in (0, 1) for rank in (0, 1)]

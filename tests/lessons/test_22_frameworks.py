@@ -29,14 +29,12 @@ EVERY = ["--ways", *WAYS]
 OFF = {"lightning": {"use_distributed_sampler": False}, "deepspeed": {"gradient_clipping": 0.0}}
 
 
-@pytest.mark.quick
 def test_the_frameworks_are_here() -> None:
     """Red after `make test`? Then a package could not be had: its message is in make's output."""
     there = [name for name in fetch.PINS if (fetch.folder() / name).is_dir()]
     assert there == list(fetch.PINS), f"{fetch.folder()} holds {there}"
 
 
-@pytest.mark.quick
 def test_every_version_is_pinned_and_torch_is_not_among_them() -> None:
     pins = [pin for pins in fetch.PINS.values() for pin in pins]
     assert all(re.fullmatch(r"[\w-]+==[\d.]+", pin) for pin in pins)
@@ -119,7 +117,6 @@ def test_without_the_packages_kept_rows_are_marked_and_plain_ddp_runs(tmp_path: 
         assert not runs["lightning"]["same"] and not runs["zero1"]["same"]
 
 
-@pytest.mark.quick
 def test_without_a_package_exercise_2_is_judged_by_the_setting() -> None:
     wrong = {"lightning": {"shuffle": False}, "deepspeed": {"gradient_clipping": 1.0}}
     for way in ("lightning", "zero1", "zero2", "zero3"):
@@ -129,7 +126,6 @@ def test_without_a_package_exercise_2_is_judged_by_the_setting() -> None:
         assert kept_run(way, OFF, 1)["first"][0] == 16
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize(("offset", "wanted"), [("", True), (".1", False)])
 def test_another_version_of_a_framework_does_not_pass_for_ours(
     tmp_path: Path, monkeypatch, offset: str, wanted: bool
@@ -143,7 +139,6 @@ def test_another_version_of_a_framework_does_not_pass_for_ours(
     assert [fetch.has(name) for name in fetch.PINS] == [wanted] * 3
 
 
-@pytest.mark.quick
 def test_the_imports_take_turns_and_a_missing_one_is_kept(monkeypatch) -> None:
     measured = []
     reported = {}
@@ -184,7 +179,6 @@ def test_a_package_that_cannot_be_had_is_said_in_a_sentence(tmp_path: Path) -> N
     assert not list((tmp_path / "new").iterdir()), "nothing half installed"
 
 
-@pytest.mark.quick
 def test_what_is_there_is_found_first_and_only_once(tmp_path: Path, monkeypatch, capsys) -> None:
     for name in fetch.PINS:
         (tmp_path / name).mkdir()
@@ -199,7 +193,6 @@ def test_what_is_there_is_found_first_and_only_once(tmp_path: Path, monkeypatch,
     assert capsys.readouterr().out.count("deepspeed==") == 2
 
 
-@pytest.mark.quick
 def test_the_ranks_rows_are_blocks_of_each_global_batch() -> None:
     every = []
     for rank in range(2):
@@ -209,7 +202,6 @@ def test_the_ranks_rows_are_blocks_of_each_global_batch() -> None:
     assert sorted(every) == list(range(1280))
 
 
-@pytest.mark.quick
 def test_the_witness_notes_rows_times_and_the_first_weights() -> None:
     witness = ground.Witness()
     network = ground.network(witness)

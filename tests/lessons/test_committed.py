@@ -1,5 +1,6 @@
-"""The notebooks as they are committed: with outputs, clean ones, all from one machine."""
+"""The notebooks as they are committed: with outputs, clean ones, a lesson's from one machine."""
 
+import os
 import re
 from pathlib import Path
 
@@ -9,9 +10,13 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from whole import SOLVED
 
+from build_outputs import waits
+
 pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[2]
+# A pull request may leave outputs to whoever has the machine that they come from.
+DEMANDED = "CI" in os.environ and os.environ.get("GITHUB_EVENT_NAME") != "pull_request"
 COMMITTED = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")) + SOLVED
 
 
@@ -54,40 +59,51 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
     "path", COMMITTED, ids=lambda path: str(path.relative_to(ROOT / "notebooks"))
 )
 def test_committed_outputs(path: Path) -> None:
-    found = problems(nbformat.read(path, as_version=4), path.stat().st_size)
+    notebook = nbformat.read(path, as_version=4)
+    found = problems(notebook, path.stat().st_size)
+    if waits(notebook) and not DEMANDED:
+        pytest.skip("it waits for outputs; main's CI demands them")
     name = path.stem if path.stem == "workshop" else path.stem[:2]
     remedy = f'run `make outputs LESSONS="{name} solutions/{name}"`'
     assert not found, "\n".join([*found, f"If its outputs are missing or old: {remedy}"])
 
 
-def processors(notebooks: dict[str, NotebookNode]) -> dict[str, list[str]]:
-    """Processor → the notebooks whose outputs came from it; "none named" among them."""
-    found: dict[str, list[str]] = {}
+def processors(notebooks: dict[str, NotebookNode]) -> dict[str, set[str]]:
+    """Lesson → the processors that the outputs of it and of its solution come from."""
+    found: dict[str, set[str]] = {}
     for name, notebook in notebooks.items():
         outputs = notebook.metadata.get("course", {}).get("outputs")
         if outputs:
-            found.setdefault(outputs.get("processor") or "none named", []).append(name)
+            lesson = name.removeprefix("solutions/")
+            found.setdefault(lesson, set()).add(outputs.get("processor") or "none named")
     return found
 
 
-def test_all_outputs_come_from_one_processor() -> None:
-    """Times of different machines side by side would mislead; `make outputs` retakes them all."""
+def mixed(found: dict[str, set[str]]) -> list[str]:
+    return [lesson for lesson, own in found.items() if len(own) > 1 or "none named" in own]
+
+
+def test_outputs_of_a_lesson_and_its_solution_come_from_one_processor() -> None:
+    """Times of different machines side by side would mislead."""
     notebooks = {}
     for path in COMMITTED:
         name = path.relative_to(ROOT / "notebooks").with_suffix("").as_posix()
         notebooks[name] = nbformat.read(path, as_version=4)
     found = processors(notebooks)
-    assert len(found) == 1 and "none named" not in found, found
+    assert len(found) > 20
+    for lesson in mixed(found):
+        remedy = f'`make outputs LESSONS="{lesson} solutions/{lesson}"` on one machine'
+        pytest.fail(f"{lesson}: outputs of {sorted(found[lesson])}: {remedy}")
 
 
 def test_another_processor_is_noticed() -> None:
     def made(**outputs) -> NotebookNode:
         return new_notebook(metadata={"course": {"outputs": outputs}})
 
-    one = {"a": made(processor="X"), "b": made(processor="X"), "c": new_notebook()}
-    assert processors(one) == {"X": ["a", "b"]}
-    other = one | {"d": made(processor="Y"), "e": made(torch="2.15")}
-    assert processors(other) == {"X": ["a", "b"], "Y": ["d"], "none named": ["e"]}
+    one = {"a": made(processor="X"), "solutions/a": made(processor="X"), "b": made(processor="Y")}
+    assert processors(one) == {"a": {"X"}, "b": {"Y"}} and mixed(processors(one)) == []
+    other = one | {"solutions/b": made(processor="X"), "c": made(torch="2.15")}
+    assert mixed(processors(other)) == ["b", "c"]
 
 
 @pytest.fixture
@@ -147,18 +163,25 @@ def test_the_class_notebook_has_no_outputs() -> None:
     assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
-def test_links_to_cells_lead_to_cells() -> None:
-    ids = {}
-    texts = {path: path.read_text() for path in sorted((ROOT / "assets").glob("*.md"))}
+def test_links_to_cells_lead_to_headings() -> None:
+    """The number of any other cell changes when its section gets one more."""
+    headings = {}
+    pages = [*ROOT.glob("*.md"), *(ROOT / "assets").glob("*.md"), *(ROOT / "assets").glob("*.html")]
+    texts = {path: path.read_text() for path in pages}
     for path in (ROOT / "notebooks").glob("**/*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
-        ids[path] = {cell.id for cell in cells}
-        texts[path] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        prose = [cell for cell in cells if cell.cell_type == "markdown"]
+        headings[path] = {cell.id for cell in prose if re.search("^#+ ", cell.source, re.MULTILINE)}
+        texts[path] = "\n".join(cell.source for cell in prose)
     links = [
         (path, (path.parent / match[1]).resolve(), match[2])
         for path, text in texts.items()
-        for match in re.finditer(r"\]\(([\w./]+\.ipynb)#cell-id=([\w-]+)\)", text)
+        for match in re.finditer(r"([\w./]+\.ipynb)#cell-id=([\w-]+)", text)
     ]
     assert len(links) > 100
-    dead = [f"{path.name} → {to.name}, {cell}" for path, to, cell in links if cell not in ids[to]]
-    assert not dead
+    assert len(links) == sum(text.count("cell-id=") for text in texts.values())
+    wrong = []
+    for path, to, cell in links:
+        if not (cell in headings[to] and cell.endswith("-1")):
+            wrong.append(f"{path.name} → {to.name}, {cell}")
+    assert not wrong

@@ -1,5 +1,7 @@
 """A real browser, in which a page may fetch nothing and nothing may go wrong."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
@@ -10,13 +12,14 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import pytest
 from deck import SCREEN, open_deck
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from once import once
 
-import site_build
-from build_course import Course
+if TYPE_CHECKING:  # `make check` installs no browser's driver
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,6 +46,8 @@ def find_browser() -> str:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=options)
@@ -97,15 +102,19 @@ def reading(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole site, built once from the kept outputs.
+    """The whole site, built once from the kept outputs. Nobody writes into it.
 
     COURSE_SITE=folder takes one that is there, for who works at the site.
     """
     if "COURSE_SITE" in os.environ:
         return Path(os.environ["COURSE_SITE"]).resolve()
-    folder = tmp_path_factory.mktemp("site")
-    assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
-    return folder / "site"
+    import site_build
+    from build_course import Course
+
+    def make(folder: Path) -> None:
+        assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0
+
+    return once(tmp_path_factory, "site", make) / "site"
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,13 @@
 """The deck, for its tests: what its file says, and how to use it in a browser."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from playwright.sync_api import BrowserContext, Page
+if TYPE_CHECKING:  # `make check` reads the deck's file without a browser
+    from playwright.sync_api import BrowserContext, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 DECK = ROOT / "assets" / "deck.html"

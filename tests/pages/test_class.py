@@ -10,7 +10,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat import NotebookNode
-from torch.distributed.run import config_from_args, parse_args
 
 from build_languages import check_languages
 
@@ -125,8 +124,11 @@ def test_the_stored_run_is_the_fallback_of_every_launch() -> None:
     assert all(cell.outputs for cell in SOLVED.cells if cell.source.startswith("!torchrun"))
 
 
+@pytest.mark.torch
 def test_the_handout_finds_a_rank_whose_torchrun_is_gone(tmp_path: Path) -> None:
     """torchrun starts `python -u ddp.py`: only the program's name is in the line of a rank."""
+    from torch.distributed.run import config_from_args, parse_args
+
     _, python, arguments = config_from_args(parse_args(["--standalone", "orphan_of_class.py"]))
     assert [python, *arguments] == [sys.executable, "-u", "orphan_of_class.py"]
     told = re.search("<code>(pgrep -af )ddp.py</code>", HANDOUT)
@@ -182,10 +184,11 @@ def test_who_is_late_takes_the_finished_program_with_one_line(tmp_path: Path) ->
 
 def test_the_first_cell_leads_to_the_solved_twin_from_wherever_it_was_opened() -> None:
     links = re.findall(r"\]\(([^)]*solutions/workshop\.ipynb)\)", FIRST)
-    elsewhere, beside, in_chinese = links
+    *elsewhere, beside, in_chinese = links
     assert in_chinese == beside
     assert (ROOT / "notebooks" / beside).exists()
-    assert re.fullmatch("https://github.com/.*/notebooks/solutions/workshop.ipynb", elsewhere)
+    for link in elsewhere:  # only where the course has a repository
+        assert re.fullmatch("https://github.com/.*/notebooks/solutions/workshop.ipynb", link)
 
 
 def facts(text: str) -> tuple[list[str], list[str]]:

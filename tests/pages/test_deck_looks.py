@@ -1,6 +1,7 @@
 """The deck and the handout in a real browser: how they look, on screens, on paper and to axe."""
 
 import json
+import random
 import re
 
 import pytest
@@ -53,8 +54,21 @@ def test_bars_are_as_long_as_their_numbers_say(page: Page):
     assert page.locator(".bar").evaluate_all(read) == ratios
 
 
-def test_axe_finds_nothing(context: BrowserContext):
-    """Contrast, names, landmarks, headings: each slide, and each view."""
+SLIDES = range(1, COUNT + 1)
+DRAWN = sorted(random.Random(SOURCE).sample(SLIDES, 3))  # others after a change of the deck
+STEPPED = "ArrowRight ArrowRight ArrowRight"
+VIEWS = [STEPPED, "n", "e", "Escape n o", "o ?", "Escape Home n", "n l l End"]
+
+
+@pytest.mark.parametrize(
+    ("slides", "views"),
+    [
+        pytest.param(DRAWN, ["n", "e"], id="three slides"),
+        pytest.param(SLIDES, VIEWS, id="all slides and views", marks=pytest.mark.thorough),
+    ],
+)
+def test_axe_finds_nothing(context: BrowserContext, slides: list[int], views: list[str]):
+    """Contrast, names, landmarks, headings: three slides each day; all slides and views."""
     page = open_deck(context)
     Axe().run(page)  # leaves its script in the page
 
@@ -68,12 +82,11 @@ def test_axe_finds_nothing(context: BrowserContext):
         counter = "document.querySelector('#counter').textContent"
         page.wait_for_function(f"() => {counter}.startsWith('{number:02}')")
 
-    for number in range(1, COUNT + 1):
+    for number in slides:
         show(number)
         check(f"slide {number}")
     show(RING)
-    steps = "ArrowRight ArrowRight ArrowRight"
-    for keys in [steps, "n", "e", "Escape n o", "o ?", "Escape Home n", "n l l End"]:
+    for keys in views:
         for key in keys.split():
             page.keyboard.press(key)
         check(f"after {keys}")

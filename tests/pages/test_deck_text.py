@@ -149,12 +149,7 @@ def test_the_last_slide_lists_every_lesson():
 def test_addresses_are_those_of_the_published_notebooks():
     """As a class types them; a link in a file that was sent around would lead nowhere."""
     listed = publish_list.load(ROOT)
-    kernel = publish_list.settings(listed, "notebooks/workshop.ipynb")
-    right = {
-        "workshop": f"kaggle.com/code/{listed['owner']}/{kernel['slug']}",
-        "course": f"github.com/{listed['repository']}",
-        "class": listed.get("class_url", "").removeprefix("https://"),
-    }
+    right = publish_list.typed(listed)
     for page, count in [(SOURCE, 5), (HANDOUT, 3)]:
         shown = re.findall(r'<code [^>]*?data-address="(\w+)">(.*?)</code>', page)
         assert dict(shown) == right

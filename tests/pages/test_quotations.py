@@ -20,15 +20,13 @@ from build_course import Course
 from build_grammar import WRITE, about, code_cells, tags
 from build_python import parsed
 
-pytestmark = pytest.mark.quick
-
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
 PAGES = [*sorted((ROOT / "assets").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"(`+)(.+?)\1")
 CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")
-PLACEHOLDERS = {"X", "train", "NN_name", "NAME", "OLD", "NEW", "OWNER", "LESSONS", "LESSON"}
+PLACEHOLDERS = {"X", "train", "NN_name", "NAME", "OLD", "NEW", "OWNER", "REPO", "LESSONS", "LESSON"}
 # What stands for a lesson's name in the path of a file.
 SOME = re.compile(r"\b(?:NN_name|NAME|99_try)\b")
 # Settings of libraries that are not installed everywhere, and PET_ with an option of torchrun.

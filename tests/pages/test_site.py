@@ -19,6 +19,13 @@ ERRORS = "assets/error-texts.html"
 ERROR = "errors/address-already-in-use.html"
 RUN_SHEET = "assets/run-sheet.html"
 SEARCH = "search.html?q=bucket"
+# The checker takes five seconds for each of the first, and a minute for the others together. What
+# lessons are made of is also judged in test_site_reading.py, one of each kind.
+SHORT = (FRONT, ERROR, SEARCH)
+LONG = [
+    pytest.param(name, marks=pytest.mark.thorough)
+    for name in ("notebooks/05_collectives.html", LESSON, GLOSSARY, ERRORS)
+]
 EVERY_KIND = (FRONT, LESSON, GLOSSARY, ERRORS, ERROR, RUN_SHEET, SEARCH)
 LANGUAGES = {"both": "both · 都看", "en": "EN", "zh": "中文"}
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -135,8 +142,8 @@ def test_every_link_of_a_page_carries_the_language(reading: BrowserContext, site
 @pytest.mark.parametrize(
     "query", ["梯度", "集體通訊", "all_reduce", "bucket", "Watchdog caught collective"]
 )
-def test_the_search_finds(reading: BrowserContext, address: str, query: str) -> None:
-    page = opened(reading, f"{address}/search.html?q={query}")
+def test_the_search_finds(reading: BrowserContext, site: Path, query: str) -> None:
+    page = opened(reading, f"{site.as_uri()}/search.html?q={query}")
     results = page.locator("#course-results > li")
     assert results.count() > 0
     assert query.lower() in results.first.inner_text().lower()
@@ -233,8 +240,8 @@ def test_lessons_follow_one_another(reading: BrowserContext, site: Path) -> None
     page.wait_for_url(f"**/{names[0]}.html")
 
 
-def test_dark_is_dark_and_stays(reading: BrowserContext, address: str) -> None:
-    page = opened(reading, f"{address}/{LESSON}")
+def test_dark_is_dark_and_stays(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     page.locator(".theme-switch-button").click()
     page.locator(".theme-change-button[data-mode=dark]").click()
     for _ in range(2):
@@ -249,20 +256,19 @@ def test_dark_is_dark_and_stays(reading: BrowserContext, address: str) -> None:
         page.reload()
 
 
-@pytest.mark.parametrize("width", [400, 1280])
-def test_no_page_scrolls_sideways(reading: BrowserContext, site: Path, width: int) -> None:
-    page = reading.new_page()
-    page.set_viewport_size({"width": width, "height": 900})
-    for name in (*EVERY_KIND, "notebooks/12_break_it.html"):
-        page.goto(f"{site.as_uri()}/{name}")
-        page.evaluate(OPEN)
-        for language in LANGUAGES:
-            choose(page, language)
-            assert page.evaluate(SIDEWAYS) <= 0, (name, language)
-        buttons = page.locator(".header-article-items__end :is(button, a):visible")
-        tops = buttons.evaluate_all("all => all.map(it => it.getBoundingClientRect())")
-        assert max(box["bottom"] for box in tops) < 64, name  # one row
-        assert max(box["right"] for box in tops) <= width
+@pytest.mark.parametrize("name", [*EVERY_KIND, "notebooks/12_break_it.html"])
+def test_no_page_scrolls_sideways(reading: BrowserContext, site: Path, name: str) -> None:
+    page = opened(reading, f"{site.as_uri()}/{name}")
+    page.evaluate(OPEN)
+    for language in LANGUAGES:
+        choose(page, language)
+        for width in (400, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(SIDEWAYS) <= 0, (width, language)
+            buttons = page.locator(".header-article-items__end :is(button, a):visible")
+            tops = buttons.evaluate_all("all => all.map(it => it.getBoundingClientRect())")
+            assert max(box["bottom"] for box in tops) < 64, width  # one row
+            assert max(box["right"] for box in tops) <= width
 
 
 def tab_to(page: Page, selector: str) -> None:
@@ -292,9 +298,7 @@ def test_by_keyboard_from_the_front_page_to_a_solution(reading: BrowserContext, 
     assert page.locator("details.solution[open] pre").first.is_visible()
 
 
-@pytest.mark.parametrize(
-    "name", [FRONT, "notebooks/05_collectives.html", LESSON, GLOSSARY, ERRORS, ERROR, SEARCH]
-)
+@pytest.mark.parametrize("name", [*SHORT, *LONG])
 def test_axe_finds_nothing(reading: BrowserContext, site: Path, name: str) -> None:
     """Cards and folds open: colours in light and dark, everything else in each language."""
     page = opened(reading, f"{site.as_uri()}/{name}")
@@ -327,6 +331,12 @@ def test_every_link_leads_somewhere(site: Path) -> None:
     assert not dead
 
 
+def test_no_page_names_a_placeholder(site: Path) -> None:
+    """Where the course is, is said by `make address`, or not at all."""
+    for path in site.glob("**/*.html"):
+        assert not re.search(r"\bOWNER/|/REPO\b", path.read_text()), path
+
+
 def test_every_page_is_small_quiet_and_has_a_policy(reading: BrowserContext, served: str) -> None:
     """What goes wrong, or is asked of another host, is told by the fixture."""
     for name in (*EVERY_KIND, "assets/deck.html", "assets/handout.html"):
@@ -336,6 +346,7 @@ def test_every_page_is_small_quiet_and_has_a_policy(reading: BrowserContext, ser
         if name in EVERY_KIND:  # the deck and the handout are one file each
             assert "unsafe-inline" not in re.search("script-src[^;]*", rule)[0], name
         assert page.evaluate(LOADED) < MEGABYTES_AT_FIRST * 1e6, name
+        assert name != SEARCH or found(page)
         page.close()
 
 
@@ -361,6 +372,7 @@ def test_nothing_lies_in_the_site_that_no_page_asks_for(site: Path) -> None:
     assert not unused
 
 
+@pytest.mark.thorough
 def test_firefox_keeps_the_language_and_finds(site: Path, tmp_path: Path) -> None:
     program = firefox.installed()
     if not program:

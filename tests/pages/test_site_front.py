@@ -3,8 +3,6 @@
 import json
 import re
 import struct
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -15,16 +13,17 @@ from playwright.sync_api import BrowserContext
 
 import build_minutes
 import build_routes
+import site_build
 import site_front
 from build_course import Course
 from build_grammar import BuildError
+from site_messages import Faults, Places
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
 CJK = re.compile(r"[\u3400-\u9fff]")
 ENGLISH = re.compile(r"[A-Za-z]{2,}")
 OWN = re.compile("head|article")
-SETTINGS = ROOT / "scripts" / "site_sphinx"
 
 # What a class and a learner look for, besides the lessons.
 THINGS = [
@@ -287,20 +286,20 @@ def test_each_lesson_is_described_in_both_languages(site: Path) -> None:
         assert page.select_one("article p.landing a[href='../index.html']")
 
 
-def small_site(folder: Path, *options: str) -> Path:
+def small_site(folder: Path, **settings: str) -> Path:
     """A site of three pages, by the settings of the whole, with the extension that is tested."""
-    sources = folder / "sources"
-    (sources / "notebooks").mkdir(parents=True)
-    (sources / "lessons.json").write_text(json.dumps(LESSONS))
-    pages = "notebooks/05_collectives\nnotebooks/06_ddp"
-    (sources / "index.md").write_text(f"# The course · 課程\n\n```{{toctree}}\n{pages}\n```\n")
-    (sources / "notebooks" / "05_collectives.md").write_text("# 05 · Collectives · 集體通訊\n")
-    (sources / "notebooks" / "06_ddp.md").write_text(LESSON)
-    given = [part for option in options for part in ("-D", option)]
-    given += ["-D", "extensions=myst_nb,languages,outside"]
-    command = [sys.executable, "-m", "sphinx", "-q", "-c", str(SETTINGS), *given]
-    subprocess.run([*command, str(sources), str(folder / "site")], check=True)
-    return folder / "site"
+    pages = folder / "pages"
+    (pages / "notebooks").mkdir(parents=True)
+    (pages / "lessons.json").write_text(json.dumps(LESSONS))
+    names = "notebooks/05_collectives\nnotebooks/06_ddp"
+    (pages / "index.md").write_text(f"# The course · 課程\n\n```{{toctree}}\n{names}\n```\n")
+    (pages / "notebooks" / "05_collectives.md").write_text("# 05 · Collectives · 集體通訊\n")
+    (pages / "notebooks" / "06_ddp.md").write_text(LESSON)
+    faults = Faults(Places(ROOT, pages))
+    few = {"extensions": ["myst_nb", "languages", "outside"]}
+    site_build.run_sphinx(folder, faults, few | settings)
+    assert not faults.all
+    return folder / "html"
 
 
 def test_without_an_address_nothing_is_told_to_the_outside(tmp_path: Path) -> None:
@@ -315,7 +314,7 @@ def test_without_an_address_nothing_is_told_to_the_outside(tmp_path: Path) -> No
 
 
 def test_with_an_address_a_page_can_be_found_and_corrected(tmp_path: Path) -> None:
-    site = small_site(tmp_path, f"course_address={ADDRESS}", f"course_repository={REPOSITORY}")
+    site = small_site(tmp_path, course_address=ADDRESS, course_repository=REPOSITORY)
     page = parsed(site / "notebooks" / "06_ddp.html")
     address = f"{ADDRESS}/notebooks/06_ddp.html"
     assert page.select_one('link[rel="canonical"]')["href"] == address

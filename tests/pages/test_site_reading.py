@@ -199,8 +199,8 @@ def test_files_in_a_row_are_one_fold(reading: BrowserContext, site: Path) -> Non
         assert name in summary
 
 
-def test_code_is_copied_and_outputs_have_no_button(reading: BrowserContext, address: str) -> None:
-    page = opened(reading, f"{address}/{LESSON}")
+def test_code_is_copied_and_outputs_have_no_button(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
     page.locator("button.copybtn").first.wait_for(state="attached")
     assert page.locator(".cell_output button.copybtn").count() == 0
     page.evaluate("addEventListener('copy', () => { window.copied = String(getSelection()); })")
@@ -209,8 +209,15 @@ def test_code_is_copied_and_outputs_have_no_button(reading: BrowserContext, addr
     assert page.evaluate("window.copied").strip() == 'pictures = result("cifar10")'
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", [LESSON, LONG])  # the second prints in colours
+@pytest.mark.parametrize(
+    ("name", "theme"),
+    [
+        (LESSON, "light"),
+        (LONG, "dark"),  # prints in colours
+        pytest.param(LESSON, "dark", marks=pytest.mark.thorough),
+        pytest.param(LONG, "light", marks=pytest.mark.thorough),
+    ],
+)
 def test_axe_finds_nothing_in_open_folds_and_differences(
     reading: BrowserContext, site: Path, name: str, theme: str
 ) -> None:

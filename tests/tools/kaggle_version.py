@@ -119,11 +119,8 @@ def in_files(pictures: dict[str, tuple[Tensor, Tensor]]) -> list[bytes]:
     return contents
 
 
-def attach(folder: Path) -> list[str | Path]:
-    """Write a stand-in for CIFAR-10 into `folder`; the options of a room where it is attached.
-
-    The pictures are generated, and Kaggle's torchvision gets their MD5 sums.
-    """
+def attach(folder: Path) -> None:
+    """Write a stand-in for CIFAR-10 into `folder`, and a torchvision that knows its MD5 sums."""
     batches = folder / "data" / "cifar-10-batches-py"
     batches.mkdir(parents=True)
     text = torchvision().read_text()
@@ -134,6 +131,10 @@ def attach(folder: Path) -> list[str | Path]:
         (batches / name).write_bytes(content)
         text = text.replace(md5, hashlib.md5(content, usedforsecurity=False).hexdigest())
     (folder / "cifar.py").write_text(text)
+
+
+def attached_in(folder: Path) -> list[str | Path]:
+    """The options of a room where such a stand-in is attached."""
     return ["--data", folder / "data", "--over", folder / "cifar.py", torchvision()]
 
 

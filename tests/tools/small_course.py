@@ -223,7 +223,7 @@ WITHOUT_GPU = {
     "enable_gpu": False,
 }
 KERNELS = {
-    "owner": "OWNER",
+    "owner": "somebody",
     "repository": "us/course",
     "defaults": SETTINGS,
     "kernels": [WITHOUT_GPU],
@@ -306,9 +306,9 @@ class Small:
         return [bool(cell.outputs) for cell in code(self.notebook(name))]
 
 
-def refused(course: Small, capsys, message: str) -> None:
+def refused(course: Small, capsys, message: str, *options: str) -> None:
     """The build says why it does not accept the sources, and writes nothing."""
     before = course.files()
-    assert course.build() == 1
+    assert course.build(*options) == 1
     assert message in capsys.readouterr().err
     assert course.files() == before

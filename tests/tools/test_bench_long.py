@@ -9,8 +9,6 @@ from torchvision.datasets import CIFAR10
 
 import bench_long
 
-pytestmark = pytest.mark.quick
-
 
 def test_both_sides_of_the_accuracy_row_have_the_same_conditions(tmp_path, monkeypatch) -> None:
     launched: dict[str, list[list[str]]] = {"ours": [], "tutorial": []}

@@ -11,8 +11,6 @@ from bench_rounds import Part, Ratio, Rounds, measure, until_decided
 from bench_turns import made, turns
 from bench_verdicts import EQUAL, beyond, decided, interval, looks, side, verdict
 
-pytestmark = pytest.mark.quick
-
 # Verdicts
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from small_course import DECK, FIRST, LISTED, PROGRAM, ROW, SECOND, Small
@@ -9,6 +10,9 @@ from small_course import DECK, FIRST, LISTED, PROGRAM, ROW, SECOND, Small
 from build_numbers import REFERENCE, SPANS
 
 pytestmark = pytest.mark.quick
+
+ROOT = Path(__file__).resolve().parents[2]
+BEGIN = "<!-- lessons: filled by scripts/build.py -->\n"
 
 
 def links(text: str) -> list[str]:
@@ -75,8 +79,7 @@ def solved(name: str) -> str:
 
 
 def test_the_readme_lists_the_lessons(course: Small):
-    begin = "<!-- lessons: filled by scripts/build.py -->\n"
-    table = course["README.md"].partition(begin)[2].partition("<!-- end -->")[0]
+    table = course["README.md"].partition(BEGIN)[2].partition("<!-- end -->")[0]
     *rows, blank, kaggle, colab = table.splitlines()[2:]
     assert [blank, kaggle[:10], colab[:9]] == ["", "[kaggle]: ", "[colab]: "], "pictures, once"
     title = "[The workshop](notebooks/workshop.ipynb)"
@@ -88,6 +91,42 @@ def test_the_readme_lists_the_lessons(course: Small):
     assert links(rows[0]) == elsewhere("01_first", "nvidiaTeslaT4")[:2]
     assert links(rows[1]) == elsewhere("02_second", "none")[:2]
     assert course["README.md"].endswith("<!-- end -->\n\nThe end.\n")  # around it nothing changes
+
+
+def test_without_an_address_nothing_leads_there(course: Small):
+    places = "".join(f'<code data-address="{name}">x</code>' for name in ("workshop", "course"))
+    course[DECK] += places
+    assert course.build() == 0
+    assert 'data-address="course">github.com/us/course</code>' in course[DECK]
+    course.run()
+    listed = json.loads(course[LISTED])
+    del listed["owner"], listed["repository"]
+    course[LISTED] = json.dumps(listed)
+    assert course.build("--check") == 1
+    assert course.build() == 0
+    assert all(course.outputs())
+    for name in ("01_first", "solutions/01_first", "workshop"):
+        first = course.notebook(name).cells[0].source
+        assert not links(first) and "source ·" not in first
+    assert course.notebook().cells[0].source.startswith("# 01 · First · 第一課\n\nCore 10 minutes")
+    assert places.replace(">x<", "><") in course[DECK]
+    readme = course["README.md"]
+    table = readme.partition(BEGIN)[2].partition("<!-- end -->")[0].splitlines()
+    assert table[0] == "| lesson | 課程 | core · 核心 | further · 延伸 | solution · 解答 |"
+    assert (
+        table[2]
+        == f"| [01 First](notebooks/01_first.ipynb) | 第一課 | 10 |  | {solved('01_first')} |"
+    )
+    assert {row.count("|") for row in table} == {6}
+
+
+def test_no_built_file_names_a_placeholder():
+    assets = ROOT / "assets"
+    notebooks = (ROOT / "notebooks").glob("**/*.ipynb")
+    built = [ROOT / "README.md", *assets.glob("*.html"), *assets.glob("*.md"), *notebooks]
+    assert len(built) > 60
+    for path in built:
+        assert not re.search(r"\bOWNER/|/REPO\b", path.read_text()), path
 
 
 def test_the_table_of_errors_leads_to_its_section(course: Small):

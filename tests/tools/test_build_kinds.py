@@ -1,5 +1,6 @@
 """What a room may hold: a broken file of each kind is refused, and a program that is too long."""
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -45,6 +46,9 @@ BROKEN = {
     "quotes": ("slurm.conf", "=one", '="one', "line 2: a quotation mark has no partner."),
     "tabs": ("slurm.conf", "\n\n", "\n\t\n", "line 3: remove the spaces or tabs at its end."),
 }
+# Of these kinds, what a machine may lack that only corrects words.
+COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++ here")
+NEEDS = {"C++": COMPILER, "header": COMPILER, "C++ with torch": (COMPILER, pytest.mark.torch)}
 
 
 def add(course: Small, name: str, text: str) -> str:
@@ -64,7 +68,10 @@ def test_a_notebook_writes_files_of_every_kind(course: Small):
         assert f"%%writefile {name}\n{text}".rstrip("\n") in course.code()
 
 
-@pytest.mark.parametrize(("name", "old", "new", "message"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [pytest.param(*case, id=kind, marks=NEEDS.get(kind, ())) for kind, case in BROKEN.items()],
+)
 def test_a_broken_file_is_refused(course: Small, capsys, name, old, new, message):
     path = add(course, name, GOOD[name])
     course.replace(path, old, new)
@@ -73,6 +80,7 @@ def test_a_broken_file_is_refused(course: Small, capsys, name, old, new, message
     assert path in capsys.readouterr().err
 
 
+@COMPILER
 def test_a_stub_in_error_is_refused_in_every_kind(course: Small, capsys):
     marks = ["// BEGIN SOLUTION", "int two = 2;", "// STUB int two = ;", "// END SOLUTION", ""]
     path = add(course, "more.cpp", "\n".join(marks))
@@ -83,6 +91,7 @@ def test_a_stub_in_error_is_refused_in_every_kind(course: Small, capsys):
     assert "%%writefile more.cpp\nint two = 2;" in course.code("solutions/01_first")
 
 
+@COMPILER
 def test_without_a_compiler_cpp_is_not_checked_and_the_build_says_so(
     course: Small, capsys, monkeypatch, tmp_path
 ):
@@ -95,6 +104,8 @@ def test_without_a_compiler_cpp_is_not_checked_and_the_build_says_so(
     assert course.build() == 1  # nothing that was not checked counts as accepted
 
 
+@COMPILER
+@pytest.mark.torch
 def test_without_torch_what_includes_it_is_not_checked_and_the_build_says_so(
     course: Small, capsys, monkeypatch
 ):
@@ -113,6 +124,7 @@ def test_without_torch_what_includes_it_is_not_checked_and_the_build_says_so(
         course.build()
 
 
+@COMPILER
 def test_what_the_compiler_accepted_is_not_compiled_again(course: Small, capsys, monkeypatch):
     path = add(course, "more.cpp", GOOD["more.cpp"])
     assert course.build() == 0
@@ -124,6 +136,7 @@ def test_what_the_compiler_accepted_is_not_compiled_again(course: Small, capsys,
         course.build()
 
 
+@COMPILER
 def test_a_source_is_compiled_again_when_its_header_changes(course: Small, capsys):
     header = add(course, "three.h", HEADER)
     path = add(course, "two.cpp", GOOD["two.cpp"])

@@ -5,13 +5,11 @@ import io
 
 import nbformat
 import pytest
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
-from small_course import FIRST, TOOLBOX, Small, code
+from small_course import FIRST, TOOLBOX, Small, code, refused
 
-from build_outputs import keep_outputs, palette
+from build_outputs import NOTHING, Inert, keep_outputs, palette, waits
 
 pytestmark = pytest.mark.quick
 
@@ -68,7 +66,8 @@ def test_the_cell_that_papermill_injects_is_no_edit_and_its_outputs_are_not_take
     nbformat.write(injected, course.path("01_first"))
     assert course.build() == 0
     assert course.code() == built
-    assert course.outputs() == [True] + [False] * 7
+    assert course.outputs()[:2] == [True, True], "a file says the same with other parameters"
+    assert not any(course.outputs()[2:])
 
 
 def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
@@ -86,8 +85,12 @@ def test_pieces_of_a_stream_are_joined_and_line_ends_made_plain(course: Small):
     assert "outputs" not in committed.metadata.course  # no machine is known
 
 
+@pytest.mark.torch
 def test_a_picture_keeps_the_colours_of_its_lines() -> None:
     """The pictures of this course use four colours and black, often in thin lines."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+
     wanted = ["#2563eb", "#ea580c", "#216656", "#8b929e", "black"]
     figure = Figure(figsize=(7, 3.6), dpi=110)
     ax = figure.subplots()
@@ -128,13 +131,14 @@ def code_cell(source: str, printed: str) -> nbformat.NotebookNode:
     return new_code_cell(source, execution_count=1, outputs=outputs)
 
 
-def kept(old: nbformat.NotebookNode, *sources: str, inert: str = "") -> int:
+def kept(old: nbformat.NotebookNode, *sources: str, inert: Inert = NOTHING) -> int:
     new = new_notebook(cells=[new_code_cell(source) for source in sources])
     new.metadata.course = {}
     count = keep_outputs(old, new, inert=inert)
     assert [bool(cell.outputs) for cell in new.cells] == [n < count for n in range(len(sources))]
+    assert waits(new) == (count < len(sources))
     told = new.metadata.course.get("outputs", {}).get("inert")
-    assert told == (inert or None)
+    assert told == (": ".join(inert) if inert.name else None)
     return count
 
 
@@ -181,32 +185,87 @@ def test_a_line_of_code_may_not_change_places_with_a_comment():
     assert kept(ran(below, "!python alpha.py"), above, "!python alpha.py") == 0
 
 
-def test_in_a_cell_of_its_own_a_comment_is_code():
-    assert kept(ran("1  # one", "2"), "1  # two", "2") == 0
+def test_a_comment_in_a_cell_may_change_and_a_semicolon_may_not():
+    assert kept(ran("1  # one", "2"), "1  # two", "2") == 2
+    assert kept(ran("1", "2"), "1;", "2") == 0
+    assert kept(ran("!ls  # one", "2"), "!ls  # two", "2") == 0
 
 
-def test_inert_keeps_outputs_and_its_reason():
+def test_where_a_file_is_written_does_not_count():
+    helper = "%%writefile helper.py\nh = 1"
+    old = ran("n = 1", PROGRAM, helper, "!python alpha.py")
+    assert kept(old, helper, PROGRAM, "n = 1", "!python alpha.py") == 4
+    assert kept(old, "n = 1", helper, PROGRAM, "!python alpha.py") == 4
+    assert kept(old, "n = 1", helper, "!python alpha.py", PROGRAM) == 2, "it is not there yet"
+    assert kept(old, "n = 1", PROGRAM, "!python alpha.py") == 2, "helper.py is gone"
+
+
+def test_a_file_is_what_was_written_last():
+    first = "%%writefile helper.py\nh = 1"
+    second = "%%writefile helper.py\nh = 2"
+    old = ran(first, "!python helper.py", second, "!python helper.py")
+    assert kept(old, first, "!python helper.py", second, "!python helper.py") == 4
+    assert kept(old, first, second, "!python helper.py", "!python helper.py") == 2
+
+
+def test_a_new_file_waits_and_nothing_else_does():
+    new = new_notebook(metadata={"course": {}})
+    sources = ["%%writefile helper.py\nh = 1", PROGRAM, "!python alpha.py"]
+    new.cells = [new_code_cell(source) for source in sources]
+    assert keep_outputs(ran(PROGRAM, "!python alpha.py"), new) == 2
+    assert [cell.execution_count for cell in new.cells] == [None, 1, 2]
+    assert waits(new)
+
+
+def test_inert_keeps_outputs_of_the_program_that_it_names():
     old = ran(PROGRAM, "!python alpha.py")
     changed = PROGRAM.replace("2 * number", "number + number")
-    assert kept(old, changed, "!python alpha.py", inert="adds up the same") == 2
-    old.metadata.course.outputs.inert = "why"
-    new = new_notebook(cells=[new_code_cell(changed)], metadata={"course": {}})
-    new.cells.append(new_code_cell("!python alpha.py"))
-    assert keep_outputs(old, new, inert="why not") == 2
-    assert new.metadata.course.outputs.inert == "why; why not"
+    inert = Inert("alpha.py", "adds up the same")
+    assert kept(old, changed, "!python alpha.py", inert=inert) == 2
+    other = new_notebook(metadata={"course": {}})
+    other.cells = [new_code_cell(changed), new_code_cell("!python alpha.py")]
+    assert keep_outputs(old, other, inert=Inert("beta.py", "why")) == 0
+    both = [new_code_cell(changed), new_code_cell("!python alpha.py --fast")]
+    new = new_notebook(cells=both, metadata={"course": {}})
+    assert keep_outputs(old, new, inert=inert) == 1, "the launch is not excused"
+    assert keep_outputs(old, new, inert=Inert(both[1].id, "why")) == 0
+
+
+def test_inert_adds_its_reason_to_earlier_ones():
+    old = ran("1")
+    old.metadata.course.outputs.inert = "one.py: why"
+    new = new_notebook(cells=[new_code_cell("2")], metadata={"course": {}})
+    assert keep_outputs(old, new, inert=Inert(new.cells[0].id, "why not")) == 1
+    told = new.metadata.course.outputs.inert
+    assert told == f"one.py: why; {new.cells[0].id}: why not"
 
 
 def test_inert_keeps_nothing_where_cells_were_added():
     new = new_notebook(cells=[new_code_cell("0"), new_code_cell("1")], metadata={"course": {}})
-    assert keep_outputs(ran("1"), new, inert="why") == 0
+    assert keep_outputs(ran("1"), new, inert=Inert("alpha.py", "why")) == 0
 
 
-def test_the_reason_comes_from_the_command_line(course: Small):
+def test_the_reason_comes_from_the_command_line(course: Small, capsys):
     course.run()
     course.replace(TOOLBOX, "return 0", "return 1")
-    assert course.build("--inert", "nobody asks for it") == 0
+    name = TOOLBOX.rpartition("/")[2]
+    refused(course, capsys, "--inert nowhere.py: no program", "--inert", "nowhere.py", "why")
+    assert course.build("--inert", name, "nobody asks for it") == 0
     assert all(course.outputs())
-    assert course.notebook().metadata.course.outputs.inert == "nobody asks for it"
+    assert course.notebook().metadata.course.outputs.inert == f"{name}: nobody asks for it"
     assert course.build("--check") == 0
     course.run()
     assert "inert" not in course.notebook().metadata.course.outputs
+
+
+def test_check_names_notebooks_that_wait_for_outputs_and_is_not_red(course: Small, capsys):
+    for name in ("01_first", "solutions/01_first"):
+        course.run(name)
+    course.replace(FIRST, "UNUSED = 1\n", "UNUSED = 2\n")
+    assert course.build() == 0
+    capsys.readouterr()
+    assert course.build("--check") == 0
+    told = capsys.readouterr().out
+    assert 'waits for outputs: `make outputs LESSONS="01_first"`' in told
+    assert "notebooks/solutions/01_first.ipynb: waits for outputs" in told
+    assert "notebooks/workshop.ipynb" not in told, "the class's has none on purpose"

@@ -28,6 +28,7 @@ def test_the_folder_holds_what_the_solved_notebook_writes(course: Small, tmp_pat
     assert "return int(2 * half)" in there["tools.py"] and "STUB" not in there["tools.py"]
 
 
+@pytest.mark.torch
 def test_a_program_runs_there(course: Small, tmp_path: Path):
     course.build("--programs", "01", str(tmp_path / "programs"))
     command = [sys.executable, "alpha.py"]

@@ -114,13 +114,14 @@ LAUNCHES = {
     },
 }
 HEADING = "### Exercise 2 · 練習 2"
+TWICE = "01_first.md: “Exercise 1 · 練習 1”: another section has this heading"
 TOO_FEW = "01_first.md: 1 exercise, at least 2 wanted, each under its own heading `### Ex"
 UNKNOWN = "01_first.md: `quick` names M, which the parameters cell does not set."
 LESSONS = {
     FIRST: {
         "quick without parameter": ("STEPS: 1", "STEPS: 1\n      M: 2", UNKNOWN),
         "one exercise": (HEADING, "### More · 更多", TOO_FEW),
-        "two of one number": (HEADING, "### Exercise 1 · 練習 1", TOO_FEW),
+        "two of one number": (HEADING, "### Exercise 1 · 練習 1", TWICE),
         "two numbers": (HEADING, "### Exercise 2 · 練習 3", TOO_FEW),
         "nothing to do": (HEADING, f"{HEADING}\n## The end · 結束", TOO_FEW),
         "none": ("### Exercise", "### Training", "01_first.md: 0 exercises, at least 2 wanted"),

@@ -12,8 +12,6 @@ from matplotlib.colors import to_rgb
 
 import rooms
 
-pytestmark = pytest.mark.quick
-
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = rooms.program("figures")
 NAMES = ("BLUE", "ORANGE", "GREEN", "GREY", "BLACK")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from once import once
 
 ROOT = Path(__file__).resolve().parents[2]
 GRADE = ROOT / "scripts" / "grade.py"
@@ -181,10 +182,12 @@ def lesson(template: Path, tmp_path_factory: pytest.TempPathFactory):
     """The small course with three exercises in its first lesson, built."""
     from small_course import FIRST, Small
 
-    course = Small(shutil.copytree(template, tmp_path_factory.mktemp("grade") / "course"))
-    course[FIRST] = LESSON
-    assert course.build() == 0
-    return course
+    def make(folder: Path) -> None:
+        course = Small(shutil.copytree(template, folder / "course"))
+        course[FIRST] = LESSON
+        assert course.build() == 0
+
+    return Small(once(tmp_path_factory, "graded lesson", make) / "course")
 
 
 class Class:
@@ -195,9 +198,10 @@ class Class:
         self.course = course
         self.home = folder / "home"
         self.results = folder / "grades"
-        self.hidden: list[Path] = []  # folders that a student tried to write into
-        (folder / "submissions").mkdir(parents=True)
-        self.home.mkdir()
+        # Folders that a student tries to write into.
+        self.hidden = [ROOT, ROOT / "scripts", folder, self.home, Path("/etc"), Path("/tmp")]
+        for place in (folder / "submissions", self.home):
+            place.mkdir(parents=True, exist_ok=True)
 
     def hand_in(
         self, name: str, texts: dict[str, str], change: Callable[[dict], object] = lambda _: None
@@ -292,26 +296,34 @@ def own_tail(notebook: dict) -> None:
 
 
 @pytest.fixture(scope="module")
-def listener():
-    """A server on this machine's own loopback, which nobody in a sandbox can reach."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.setblocking(False)
-        yield server
-
-
-@pytest.fixture(scope="module")
-def graded(lesson, listener: socket.socket, tmp_path_factory: pytest.TempPathFactory) -> Class:
+def graded(lesson, tmp_path_factory: pytest.TempPathFactory) -> Class:
     """One class, graded once: what each of its members tried."""
-    them = Class(tmp_path_factory.mktemp("class"), lesson)
+
+    def make(folder: Path) -> None:
+        # A server on this machine's own loopback, which nobody in a sandbox can reach.
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setblocking(False)
+            them = Class(folder, lesson)
+            hand_in_all(them, server.getsockname()[1])
+            limits = ["--cell", "6", "--processes", "40", "--memory", "1", "--disk", "0.2"]
+            done = them.grade(*limits, "--jobs", str(os.cpu_count()))
+            assert done.returncode == 0, done.stderr
+            (folder / "said").write_text(done.stdout)
+            with pytest.raises(BlockingIOError):
+                server.accept()
+
+    return Class(once(tmp_path_factory, "graded", make), lesson)
+
+
+def hand_in_all(them: Class, port: int) -> None:
+    """A notebook of each student."""
     (them.home / "keys").mkdir()
     (them.home / "keys" / "secret").write_text("a secret")
     private = [them.home, them.folder / "submissions", ROOT / "notebooks", ROOT / "scripts/lessons"]
     private += [Path.home() / ".ssh", Path("/root/.cache"), Path("/etc/ssh"), Path("/mnt")]
     paths = f"PATHS = {[str(path) for path in private]}"
     shown = [str(Path(sys.prefix).resolve()), "/usr", "/sys"]
-    them.hidden = [ROOT, ROOT / "scripts", them.folder, them.home, Path("/etc"), Path("/tmp")]
     places = f"SHOWN = {shown}\nHIDDEN = {[str(path) for path in them.hidden]}"
-    port = str(listener.getsockname()[1])
     answers = {
         "solved": SOLVED,
         "unsolved": {},
@@ -333,7 +345,7 @@ def graded(lesson, listener: socket.socket, tmp_path_factory: pytest.TempPathFac
         "bomb": only(GUESS, BOMB),
         "hog": only(GUESS, HOG),
         "fills": only(GUESS, FILLS),
-        "network": only(GUESS, NETWORK.replace("PORT", port)),
+        "network": only(GUESS, NETWORK.replace("PORT", str(port))),
         "reads": only(GUESS, f"{paths}{READS}"),
         "writes": only(GUESS, f"{places}{WRITES}"),
         "mounts": only(GUESS, MOUNTS),
@@ -355,10 +367,6 @@ def graded(lesson, listener: socket.socket, tmp_path_factory: pytest.TempPathFac
     them.write("odd.ipynb", '{"cells": [{"source": 7, "outputs": 3, "id": []}], "metadata": []}')
     other = {"cell_type": "code", "source": "1 + 1", "metadata": {}, "outputs": []}
     them.write("other.ipynb", json.dumps({"cells": [other], "metadata": {}, "nbformat": 4}))
-    limits = ["--cell", "6", "--processes", "40", "--memory", "1", "--disk", "0.2"]
-    them.done = them.grade(*limits, "--jobs", "2")
-    assert them.done.returncode == 0, them.done.stderr
-    return them
 
 
 def test_a_solved_notebook_gets_every_mark_and_an_unsolved_one_none(graded: Class):
@@ -414,10 +422,8 @@ def test_what_goes_over_a_limit_is_stopped_and_the_next_is_graded(
 
 
 @pytest.mark.parametrize("student", ["fills", "network", "reads", "writes", "mounts"])
-def test_the_sandbox_holds(graded: Class, listener: socket.socket, student: str):
+def test_the_sandbox_holds(graded: Class, student: str):
     assert graded.marks(student) == ["✓", "open", "✓"], graded.rows()[student]
-    with pytest.raises(BlockingIOError):
-        listener.accept()
     assert not any((path / "written by a student").exists() for path in graded.hidden)
 
 
@@ -446,7 +452,7 @@ def test_the_page_says_who_is_stuck_where(graded: Class):
 
 
 def test_it_says_beforehand_that_it_runs_what_students_wrote(graded: Class):
-    told = graded.done.stdout
+    told = (graded.folder / "said").read_text()
     assert told.index("This runs code that students wrote") < told.index("solved: 01_first, 3/3")
 
 

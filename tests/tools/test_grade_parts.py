@@ -1,6 +1,7 @@
 """Grading without a sandbox: every lesson's regions, found in what students hand in."""
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -48,6 +49,15 @@ def test_put_into_our_notebook_a_solution_becomes_the_solved_one(name: str, ids:
     for number, place in lesson.places.items():
         assert not found[number].note
         assert solid([*found[number].lines, *place.check]) in texts
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_an_id_that_passed_on_to_another_cell_leads_nobody_astray(name: str):
+    """Handed in from the time before its section got one more cell."""
+    lesson = LESSONS[name]
+    cells = solved(lesson)
+    moved = [Cell(after.id, cell.text) for cell, after in pairwise([*cells, cells[0]])]
+    assert answers(lesson, moved) == answers(lesson, cells)
 
 
 @pytest.mark.parametrize("name", LESSONS)

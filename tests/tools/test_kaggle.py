@@ -7,7 +7,6 @@ what learners do wrong, and runs every notebook, all with Kaggle's packages (mar
 import json
 import os
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,13 @@ from kaggle_version import (
     PYTHON,
     ROOT,
     attach,
+    attached_in,
     beginning,
     environment,
     notebook,
     save_version,
 )
+from once import once
 from test_00_start_here import check_watched, in_kernel, launching
 from test_committed import COMMITTED
 from test_launch_faults import SAYS, Fault, launches, write
@@ -46,7 +47,7 @@ def namespaces() -> None:
 @pytest.fixture(scope="session")
 def attached(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     """The options of a room that has CIFAR-10, or what passes for it."""
-    return attach(tmp_path_factory.mktemp("attached"))
+    return attached_in(once(tmp_path_factory, "attached", attach))
 
 
 # ---- the rule of saved versions
@@ -295,28 +296,14 @@ def test_a_rank_ends_after_its_work(cured: bool, tmp_path: Path):
 # ---- every notebook
 
 
-@pytest.fixture(scope="module")
-def versions(request, attached: list[str | Path], tmp_path_factory) -> dict:
-    """The notebooks that this session asks for → what will become of each; two at a time."""
-    folder = tmp_path_factory.mktemp("versions")
-    asked = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    with ThreadPoolExecutor(2) as pool:
-        futures = {}
-        for params in asked:
-            path = params.get("committed")
-            if path:
-                own = folder / f"{path.parent.name}-{path.stem}"
-                futures[path] = pool.submit(save_version, path, own, *attached, limit=900)
-        yield futures
-        pool.shutdown(cancel_futures=True)
-
-
 def name(path: Path) -> str:
     return path.relative_to(ROOT / "notebooks").with_suffix("").as_posix()
 
 
 @thorough
 @pytest.mark.parametrize("committed", COMMITTED, ids=name)
-def test_every_notebook_with_quick_parameters_and_cifar10(committed: Path, versions: dict):
-    version = versions[committed].result()
+def test_every_notebook_with_quick_parameters_and_cifar10(
+    committed: Path, attached: list[str | Path], tmp_path: Path
+):
+    version = save_version(committed, tmp_path, *attached, limit=900)
     assert version.code == 0, "\n".join(version.said.splitlines()[-20:])

@@ -1,6 +1,7 @@
 """The small files around the course: what runs on GitHub, and what is installed where."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,16 +22,15 @@ README_BYTES = 13_000
 ASKED = {"torch", "torchvision", "jupyter", "nbconvert", "matplotlib", "papermill"}
 
 
-def check(path: Path, schema: str = "github-workflows") -> subprocess.CompletedProcess:
+def check(*paths: Path, schema: str = "github-workflows") -> subprocess.CompletedProcess:
     """Against a published schema that check-jsonschema ships."""
     command = [Path(sys.executable).parent / "check-jsonschema", "--builtin-schema"]
-    command += [f"vendor.{schema}", path]
+    command += [f"vendor.{schema}", *paths]
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_is_one_to_github(path: Path) -> None:
-    checked = check(path)
+def test_every_workflow_is_one_to_github() -> None:
+    checked = check(*WORKFLOWS)
     assert checked.returncode == 0, checked.stdout
 
 
@@ -41,7 +41,7 @@ def test_a_broken_workflow_is_noticed(tmp_path: Path) -> None:
 
 
 def test_the_citation_can_be_read() -> None:
-    checked = check(ROOT / "CITATION.cff", "citation-file-format")
+    checked = check(ROOT / "CITATION.cff", schema="citation-file-format")
     assert checked.returncode == 0, checked.stdout
 
 
@@ -71,13 +71,19 @@ def test_a_workflow_calls_targets_that_exist(path: Path) -> None:
 
 def test_workflows_test_render_and_look_at_the_newest_torch_and_real_parts() -> None:
     commands = [command for path in WORKFLOWS for command in steps(path)]
-    ours = {"make test", "make run", "make test-kaggle", "make cluster"}
+    ours = {"make check", "make test", "make run PLAIN=1", "make test-kaggle", "make cluster"}
     assert {*ours, "make test CONSTRAINTS=/dev/null"} <= set(commands)
 
 
 def wanted(path: Path) -> set[str]:
-    lines = path.read_text().splitlines()
-    return {re.split(r"[<>=]", line)[0].lower() for line in lines if line and line[0] != "#"}
+    """The packages that a file asks for, and those of a file that it includes."""
+    packages: set[str] = set()
+    for line in path.read_text().splitlines():
+        if line.startswith("-r "):
+            packages |= wanted(path.parent / line.removeprefix("-r "))
+        elif line and not line.startswith("#"):
+            packages.add(re.split(r"[<>=]", line)[0].lower())
+    return packages
 
 
 def test_requirements_name_what_was_asked_for() -> None:
@@ -88,6 +94,24 @@ def test_every_requirement_has_a_tested_version() -> None:
     tested = {re.sub("[-_.]+", "-", name) for name in wanted(ROOT / "constraints.txt")}
     for path in (ROOT / "requirements.txt", ROOT / "tests" / "requirements.txt"):
         assert wanted(path) <= tested, path.name
+
+
+@pytest.mark.parametrize("target", ["build", "check", "kaggle", "programs", "site"])
+def test_words_are_checked_built_and_published_without_torch(target: str) -> None:
+    command = ["make", "--dry-run", "--always-make", target]
+    planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"pip install .*-r (\S+)", planned) == ["scripts/requirements.txt"]
+    assert not wanted(ROOT / "scripts" / "requirements.txt") & {"torch", "torchvision"}
+
+
+def test_torch_cannot_be_imported_in_make_check() -> None:
+    command = [sys.executable, "-c", "import torch"]
+    place = {"PYTHONPATH": str(ROOT / "tests" / "without_torch")}
+    done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of torch halted")
+    planned = subprocess.run(["make", "-n", "check"], cwd=ROOT, capture_output=True, text=True)
+    guarded = re.findall(r"^PYTHONPATH=(\S+) \S+ (?:-m )?(\S+)", planned.stdout, re.MULTILINE)
+    assert guarded == [(place["PYTHONPATH"], what) for what in ("scripts/build.py", "pytest")]
 
 
 def test_the_container_installs_as_the_readme_says() -> None:

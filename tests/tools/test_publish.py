@@ -68,7 +68,7 @@ def root(tmp_path: Path) -> Path:
     }
     for kernel in kernels:
         write(tmp_path / kernel["code_file"], TEXT)
-    listed = {"owner": "OWNER", "repository": "us/course", "defaults": DEFAULTS, "kernels": kernels}
+    listed = {"repository": "us/course", "defaults": DEFAULTS, "kernels": kernels}
     (tmp_path / "kaggle-metadata.json").write_text(json.dumps(listed))
     return tmp_path
 
@@ -209,6 +209,14 @@ def test_a_failed_push_in_the_middle_goes_on_and_is_named_at_the_end(root: Path)
     assert run.returncode == 0
 
 
+def test_without_a_repository_a_line_says_how_to_set_it(root: Path):
+    path = root / "kaggle-metadata.json"
+    path.write_text(path.read_text().replace('"repository": "us/course", ', ""))
+    done = publish(root, "--owner", "me", "--dry-run")
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1 and "`make address REPO=name/course`" in done.stderr
+
+
 @needs_namespaces
 def test_only_what_changed_is_pushed_again(root: Path):
     def pushed(*arguments: str, answers: dict | None = None) -> tuple[list[str], str]:
@@ -264,7 +272,7 @@ def test_the_client_refuses_a_token_that_kaggle_does_not_know(root: Path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("", "“OWNER” is no Kaggle name: add OWNER=name"),
+        ("", "no Kaggle name is set: add OWNER=name"),
         ("--owner me 09", "“09”: there is 01_one, 02_two, solutions/02_two, 03_three"),
         ("--owner Me_Myself", "“Me_Myself” is no Kaggle name: add OWNER=name"),
         ("--owner me 01", "Kaggle does not answer: "),

@@ -64,9 +64,12 @@ IN_DEFAULTS = {
 }
 AT_THE_TOP = {
     "unknown key at the top": ("kernel", [], f": {UNKNOWN} ('kernel' was unexpected)"),
-    "no owner": ("owner", ABSENT, ": 'owner' is a required property"),
+    "no kernels": ("kernels", ABSENT, ": 'kernels' is a required property"),
+    "no name": ("owner", "", ", owner: '' does not match"),
     "owner with a slash": ("owner", "a/b", ", owner: 'a/b' does not match"),
     "repository alone": ("repository", "course", ", repository: 'course' does not match"),
+    "repository to clone": ("repository", "a/b.git", ", repository: 'a/b.git' does not match"),
+    "no repository": ("repository", "a/..", ", repository: 'a/..' does not match"),
     "address without https": (
         "class_url",
         "http://kaggle.com/code/a/b",
@@ -167,6 +170,21 @@ def test_the_address_of_a_class_may_be_left_out(root: Path):
     given = publish_list.load(root)
     assert publish_list.typed(given)["class"] == "example.org/b?a=1&b=2"
     assert not publish_list.reminder(given)
+
+
+def test_without_addresses_nothing_leads_anywhere(root: Path):
+    listed = json.loads((root / publish_list.NAME).read_text())
+    page = FIRST["code_file"]
+    given = publish_list.load(root)
+    assert publish_list.typed(given)["course"] == "github.com/us/course"
+    assert publish_list.typed(given)["workshop"].startswith("kaggle.com/code/somebody/")
+    assert publish_list.addresses(given, page).keys() == {"kaggle", "colab"}
+    del listed["owner"], listed["repository"]
+    write(root, listed)
+    without = publish_list.load(root)
+    assert set(publish_list.typed(without).values()) == {""}
+    assert publish_list.addresses(without, page) == {}
+    assert publish_list.badges(without, page) == ""
 
 
 def test_several_mistakes_are_told_at_once(root: Path):

@@ -4,6 +4,7 @@ The longest wait is a cell's limit. The other runs happen during it, so the orde
 matters only for speed.
 """
 
+import json
 import os
 import pty
 import re
@@ -14,7 +15,6 @@ import termios
 import threading
 import time
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -24,7 +24,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 LIMIT = 30
-BADGE = "[![Open in X](https://example.com/badge.svg)](https://example.com/open?src=here)"
 # Rank 1 waits for ever in a collective that rank 0 never joins, and neither heeds SIGTERM.
 HANG = """%%writefile hang.py
 import os, signal, time
@@ -62,13 +61,10 @@ raise ValueError("the cause")"""
 
 
 def notebook(path: Path, *cells: str, quick: dict | None = None) -> Path:
-    """A notebook of a title, a parameters cell and these code cells; the first one is folded."""
-    title = f"# The lesson {path.stem} · 課程\n\n{BADGE} [next](b.ipynb)"
-    made = [new_markdown_cell(title)]
+    """A notebook of a title, a parameters cell and these code cells."""
+    made = [new_markdown_cell(f"# The lesson {path.stem} · 課程")]
     made.append(new_code_cell("N = 0", metadata={"tags": ["parameters"]}))
     made += [new_code_cell(cell) for cell in cells]
-    if cells:
-        made[2].metadata["jupyter"] = {"source_hidden": True}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     metadata = {
         "kernelspec": kernel,
@@ -107,8 +103,9 @@ class Started:
         self.temporary.mkdir()
         self.screen = b""
         self.ranks = []
+        self.began = time.monotonic()
         environment = os.environ | {"TMPDIR": str(self.temporary), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, RUN, *arguments, "--site", folder / "site"]
+        command = [sys.executable, RUN, *arguments, "--executed", folder / "executed"]
         ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (24, 80))
         with (folder / "out").open("w") as out:
@@ -134,8 +131,9 @@ class Started:
     def out(self) -> str:
         return (self.folder / "out").read_bytes().decode()  # reading text would hide a "\r"
 
-    def page(self, name: str) -> str:
-        return (self.folder / "site" / f"{name}.html").read_text()
+    def executed(self, name: str) -> list[nbformat.NotebookNode]:
+        """The cells of a notebook as it ran."""
+        return nbformat.read(self.folder / "executed" / f"{name}.ipynb", as_version=4).cells
 
     def everything(self) -> list[psutil.Process]:
         ours = []
@@ -152,6 +150,9 @@ class Started:
         assert self.process.poll() is None, self.out
         told = [path.read_text() for path in sorted(self.folder.glob("rank[01]"))]
         return [psutil.Process(int(text)) for text in told] if len(told) == 2 and all(told) else []
+
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
 
     def gone(self) -> bool:
         ended = self.process.poll() is not None
@@ -244,14 +245,14 @@ def test_a_killed_run_is_cleared_up_by_its_guardian(killed, bystander):
     assert bystander.poll() is None
 
 
-def test_a_terminal_shows_progress_and_a_file_gets_few_lines(killed, limited):
-    assert re.search(r"\rhang +cell 4/4 \d\d:\d\d", killed[signal.SIGINT].screen.decode())
+def test_a_terminal_shows_one_bar_and_a_file_gets_few_lines(killed, limited):
+    bar = r"\r +\d+%\|.{20}\| 0 of 1, less than a minute left; hang 4/4"
+    assert re.search(bar, killed[signal.SIGINT].screen.decode())
     assert "\r" not in limited.out
-    for name in ("hang", "bad"):
-        times = re.findall(rf"^{name}: cell \d/\d, (\d+) s$", limited.out, re.MULTILINE)
-        at = [0, *map(int, times)]
-        for earlier, later in pairwise(at):
-            assert later - earlier >= 4, limited.out
+    limited.process.wait(90)
+    lines = re.findall(r"^\d of 2, .* left; .*$", limited.out, re.MULTILINE)
+    assert 1 <= len(lines) <= 1 + limited.seconds() / 10, limited.out
+    assert re.search("^1 of 2, .*; hang 4/4$", limited.out, re.MULTILINE)
 
 
 def test_what_an_interrupted_run_has_done_is_kept(start, tmp_path):
@@ -276,8 +277,7 @@ def together(start, tmp_path_factory):
     for me, peer in ("ab", "ba"):
         answer = alone.replace("ME", me).replace("PEER", peer)
         pair.append(notebook(folder / f"{me}.ipynb", answer, PLACE, REACHED))
-    executed = ["--executed", folder / "executed"]
-    run = start(folder, *pair, "--outputs", "--jobs", "2", *executed)
+    run = start(folder, *pair, "--outputs", "--jobs", "2")
     run.process.wait(120)
     return run
 
@@ -285,32 +285,12 @@ def together(start, tmp_path_factory):
 def test_notebooks_run_side_by_side_each_in_its_own_folder(together):
     assert together.process.returncode == 0, together.out
     assert re.search(r"^a +\d+  ok\nb +\d+  ok$", together.out, re.MULTILINE)
-    assert "['a.json'] 0" in together.page("a")
-    assert "['b.json'] 0" in together.page("b")
-    # Two kernels that choose the same TCP port never answer.
-    assert "<pre>ipc\n</pre>" in together.page("a")
-
-
-def test_the_pages_list_and_show_every_notebook_without_a_network(together):
-    assert f"Open {together.folder / 'site' / 'index.html'}" in together.out
-    row = r"""<tr>
-<td><a href="a.html">The lesson a · 課程</a><br><small>a</small></td>
-<td>\d+ s</td>
-<td class="ok">ok</td>
-</tr>"""
-    assert re.search(row, together.page("index"))
-    page = together.page("a")
-    assert "<title>The lesson a · 課程</title>" in page
-    assert "<summary>import json, time</summary>" in page
-    assert 'href="b.html"' in page
-    # A badge, without its picture.
-    assert re.search('href="https://example.com/open[^>]*>Open in X</a>', page)
-    loads = r"<(script|link|iframe)|src=\"(https?:)?//|url\((?!['\"]?data:)|@import"
-    for text in (page, together.page("index")):
-        assert not re.search(loads, text)
-        assert "default-src 'none'" in text  # the browser refuses what an output may still name
-        assert 'name="viewport"' in text
-        assert "max-width: 66rem" in text
+    for name in ("a", "b"):
+        cells = together.executed(name)
+        assert cells[2].outputs[0].text == f"['{name}.json'] 0\n"
+        assert cells[2].metadata.papermill.duration > 0
+        # Two kernels that choose the same TCP port never answer.
+        assert cells[4].outputs[0].text == "ipc\n"
 
 
 def test_outputs_are_brought_back_with_their_machine(together):
@@ -323,12 +303,6 @@ def test_outputs_are_brought_back_with_their_machine(together):
     assert "loss" not in outputs
     assert outputs.processor in Path("/proc/cpuinfo").read_text()
     assert outputs.busy is True  # each notebook computed beside the other
-
-
-def test_a_notebook_is_kept_as_it_ran(together):
-    ran = nbformat.read(together.folder / "executed" / "a.ipynb", as_version=4)
-    assert ran.cells[2].outputs[0].text == "['a.json'] 0\n"
-    assert ran.cells[2].metadata.papermill.duration > 0
 
 
 def test_a_limit_ends_every_rank_within_5_seconds(limited, bystander):
@@ -350,8 +324,10 @@ def test_a_failing_cell_is_named_with_its_last_lines(limited):
     assert "ValueError: the cause" in table
     bad = re.split(r"^(?:hang|bad) ", table, flags=re.MULTILINE)[2]
     assert 5 < len(bad.splitlines()) <= 24
-    page = limited.page("bad")
-    assert "FAILED in cell 6" in page
-    assert "line 29 of 1e-07" in page  # a quick parameter, as a number
-    assert "FAILED in cell 6" in limited.page("index")
-    assert "FAILED" in limited.page("hang")
+    # A quick parameter is a number.
+    assert "line 29 of 1e-07" in limited.executed("bad")[-1].outputs[0].text
+    runs = json.loads((limited.folder / "executed" / "runs.json").read_text())["runs"]
+    said = {row["name"]: row["what"] for row in runs}
+    assert said["hang"] == f"in cell 4: {LAUNCH}"
+    assert said["bad"] == "in cell 6: for line in range(30):"
+    assert "ValueError: the cause" in runs[1]["lines"]

@@ -23,7 +23,7 @@ from whole import printed
 import rooms
 import run_forked
 import shapes
-from run_forked import FORKED, PLAIN_PROGRAMS, forked, may_fork
+from run_forked import FORKED, PLAIN_PROGRAMS, forked, forks, may_fork
 
 RUN = Path(__file__).resolve().parents[2] / "scripts" / "run.py"
 linux = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux has pidfds")
@@ -99,10 +99,10 @@ def test_launches_that_others_could_tell_apart_stay_plain(program, reading, less
 def test_only_a_launch_gets_cells_around_it(tmp_path):
     cells = [new_code_cell("%%writefile a.py\n1"), new_code_cell("import a")]
     cells += [new_markdown_cell("!torchrun a.py"), new_code_cell("print('!torchrun a.py')")]
-    cells += [new_code_cell(LAUNCH.format("a")), new_code_cell('result("a")')]
+    cells += [new_code_cell(LAUNCH.format("a")), new_code_cell('result("a")')] * 2
     made = forked(new_notebook(cells=cells), "09_faster", tmp_path).cells
     tags = [cell.metadata.get("tags", []) for cell in made]
-    assert tags == [[], [], [], [], [FORKED], [], [FORKED], []]
+    assert tags == [[]] * 6 + [[FORKED], [], [FORKED], []]
     assert [cell for cell in made if not cell.metadata.get("tags")] == cells
 
 
@@ -119,7 +119,6 @@ def sets_before_torch(code: ast.Module) -> list[str]:
     return []  # it does not import torch
 
 
-@pytest.mark.quick
 def test_a_program_that_sets_something_before_torch_is_imported_stays_plain():
     for path in rooms.programs():
         plain = path.stem in PLAIN_PROGRAMS or path.parent.name[:2] in run_forked.PLAIN_LESSONS
@@ -129,10 +128,14 @@ def test_a_program_that_sets_something_before_torch_is_imported_stays_plain():
     assert not sets_before_torch(ast.parse(f"import torch\n{setting}"))
 
 
-def test_one_notebook_is_launched_as_readers_launch_it(tmp_path):
-    notebook = new_notebook(cells=[new_code_cell(LAUNCH.format("ddp")), new_code_cell("1")])
-    assert forked(notebook, "06_ddp", tmp_path) == notebook
-    assert len(forked(notebook, "07_compile", tmp_path).cells) == 4
+def test_the_first_launch_is_as_readers_launch_it(tmp_path):
+    """So each lesson shows that it starts for them. One that stays plain anyway counts, too."""
+    for first in ("ddp", "kill"):
+        launches = [new_code_cell(LAUNCH.format(name)) for name in (first, "ddp", "ddp")]
+        made = forked(new_notebook(cells=launches), "06_ddp", tmp_path).cells
+        assert made[:1] == launches[:1]
+        assert [cell in launches for cell in made[1:]] == [False, True, False] * 2
+        assert forks(new_notebook(cells=launches), "06_ddp") == 2
 
 
 def test_the_exceptions_are_programs_that_there_are():
@@ -405,16 +408,17 @@ def ran(tmp_path_factory) -> dict[str, object]:
     before += ["%%writefile beside.py\n1", f"%%writefile born.py\n{BORN}"]
     read = 'print(*(result("born", rank) for rank in range(2)), sep="\\n")'
     again = "import os\nthreads = os.environ.pop('OMP_NUM_THREADS')"
-    good = [*before, LAUNCH.format("born"), read, again, LAUNCH.format("born"), read]
+    good = [*before, LAUNCH.format("born"), read, LAUNCH.format("born"), read, again]
+    good += [LAUNCH.format("born"), read]
     good += [
         'import sys\n!{sys.executable} -c \'import os; print(os.environ["PYTHONPATH"] == "")\''
     ]
-    bad = [*before, LAUNCH.format("born") + " 1", read]
+    bad = [*before, LAUNCH.format("born"), LAUNCH.format("born") + " 1", read]
     for name, sources in {"good": good, "bad": bad}.items():
         cells = [new_code_cell(source) for source in sources]
         nbformat.write(new_notebook(cells=cells), folder / f"{name}.ipynb")
     command = [sys.executable, RUN, folder / "good.ipynb", folder / "bad.ipynb", "--forked"]
-    command += ["--site", folder / "site", "--executed", folder / "executed"]
+    command += ["--executed", folder / "executed"]
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, env=ours, capture_output=True, text=True, timeout=200)
     books = {"said": done.stdout, "code": done.returncode, "folder": folder}
@@ -424,22 +428,23 @@ def ran(tmp_path_factory) -> dict[str, object]:
 
 
 def test_a_notebooks_ranks_are_forked_unless_the_lesson_asks_for_threads(ran):
-    assert printed(ran["good"][5]).count("'forked': True") == 2
-    assert printed(ran["good"][8]).count("'forked': False") == 2  # without OMP_NUM_THREADS
-    assert "Setting OMP_NUM_THREADS" in printed(ran["good"][7])
-    assert printed(ran["good"][9]).split() == ["True"]  # and what comes after knows nothing of it
+    assert printed(ran["good"][5]).count("'forked': False") == 2  # the first launch
+    assert printed(ran["good"][7]).count("'forked': True") == 2
+    assert printed(ran["good"][10]).count("'forked': False") == 2  # without OMP_NUM_THREADS
+    assert "Setting OMP_NUM_THREADS" in printed(ran["good"][9])
+    assert printed(ran["good"][11]).split() == ["True"]  # and what comes after knows nothing of it
 
 
 def test_the_readers_cells_alone_are_counted_and_shown(ran):
-    assert len(ran["good"]) == 10 and len(ran["bad"]) == 6
-    assert "PET_RUN_PATH" not in (ran["folder"] / "site" / "good.html").read_text()
+    assert len(ran["good"]) == 12 and len(ran["bad"]) == 7
+    assert not any("PET_RUN_PATH" in cell.source for cell in ran["good"])
 
 
 def test_a_notebook_whose_forked_launch_fails_fails(ran):
     assert ran["code"] == 1
     assert "ValueError: rank 1 breaks, on purpose" in ran["said"]
     assert "born.py failed (exit code 1)" in ran["said"]
-    assert "FAILED in cell 6: print(*(result" in ran["said"]
+    assert "FAILED in cell 7: print(*(result" in ran["said"]
 
 
 def test_readers_are_not_shown_forked_launches():

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -37,8 +37,8 @@ def test_after_a_failed_launch_the_ranks_own_message_is_told(tmp_path):
     for cell in (launch, reading):
         cell.metadata["papermill"] = {"start_time": "2026-01-01"}
     nbformat.write(new_notebook(cells=[launch, reading]), tmp_path / "executed.ipynb")
-    run = Run(Path("hang.ipynb"), tmp_path, WORK, "0-", 30, 2, {})
-    run.diagnose(False, [])
+    run = Run(Path("hang.ipynb"), tmp_path, WORK, "0-", 30, {})
+    run.diagnose([])
     told = run.problem.splitlines()
     assert told[0] == 'in cell 2: run = result("hang")'
     assert told[-3:] == ["a step", "ValueError: the cause", reason]
@@ -76,14 +76,12 @@ def test_unusable_input_is_told_in_one_line(tmp_path):
         (tmp_path / f"{name}.ipynb").write_text(text)
     good = tmp_path / "good.ipynb"
     nbformat.write(new_notebook(cells=[new_code_cell("1")]), good)
-    site = ["--site", tmp_path / "site"]
     cases = [
-        ([RUN, "99", *site], "no lesson begins with “99”", "03_"),
-        ([RUN, tmp_path / "text.ipynb", *site], "text.ipynb", "make build"),
-        ([RUN, tmp_path / "shape.ipynb", *site], "shape.ipynb", "make build"),
-        ([RUN, tmp_path / "list.ipynb", *site], "list.ipynb", "make build"),
-        ([RUN, good, "--site", good], "good.ipynb", "--site"),
-        ([RUN, good, *site, "--executed", good], "good.ipynb", "--executed"),
+        ([RUN, "99"], "no lesson begins with “99”", "03_"),
+        ([RUN, tmp_path / "text.ipynb"], "text.ipynb", "make build"),
+        ([RUN, tmp_path / "shape.ipynb"], "shape.ipynb", "make build"),
+        ([RUN, tmp_path / "list.ipynb"], "list.ipynb", "make build"),
+        ([RUN, good, "--executed", good], "good.ipynb", "--executed"),
     ]
     for command, *expected in cases:
         done = subprocess.run(
@@ -151,6 +149,12 @@ def two_cores(monkeypatch):
     monkeypatch.setattr(run_machine.os, "cpu_count", lambda: 2)
 
 
+def once_more(looks: list[float]) -> float:
+    """A look at a busy machine, which is kept."""
+    looks.append(1.0)
+    return looks[-1]
+
+
 def test_a_busy_machine_is_waited_for(two_cores, capsys):
     looks = iter([1.1, CALM - 0.01, CALM])
     assert wait_until_calm("03", lambda: next(looks), threading.Event(), pause=0.01)
@@ -162,32 +166,56 @@ def test_a_busy_machine_is_waited_for(two_cores, capsys):
 def test_a_machine_that_stays_busy_is_told_and_taken(two_cores, capsys):
     looks = []
     stopped = threading.Event()
-    calm = wait_until_calm("03", lambda: looks.append(1) or 1.0, stopped, patience=0.1, pause=0.04)
-    assert not calm
-    assert 2 <= len(looks) <= 4
+    assert not wait_until_calm("03", partial(once_more, looks), stopped, patience=0)
+    assert len(looks) == 1
     assert "still busy" in capsys.readouterr().out.splitlines()[-1]
+
+
+def timed(path: Path, *sources: str) -> Path:
+    """A notebook of cells; those that speak of time measure it."""
+    cells = []
+    for source in sources:
+        cells.append(new_code_cell(source, metadata={"tags": ["timing"] * ("time" in source)}))
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
 
 
 def test_only_cells_that_measure_times_wait(tmp_path, monkeypatch):
     """Of two of them, one finds a calm machine; the third cell does not ask."""
-    sources = {"1": ["timing"], "2": [], "3": ["timing"]}
-    cells = [new_code_cell(text, metadata={"tags": tags}) for text, tags in sources.items()]
-    nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
+    path = timed(tmp_path / "a.ipynb", "import time", "1", "time")
     answers = iter([True, False])
-    monkeypatch.setattr(run_papermill, "wait", lambda waits: next(answers))
+    monkeypatch.setattr(run_machine, "wait_until_calm", lambda *_, **options: next(answers))
     monkeypatch.setattr(run_papermill, "SOCKETS", {})
-    run_papermill.main(str(tmp_path / "a.ipynb"), str(tmp_path / "b.ipynb"), "{}", "waits")
-    ran = nbformat.read(tmp_path / "b.ipynb", as_version=4)
-    assert [cell.metadata.get("busy", False) for cell in ran.cells] == [False, False, True]
+    told = []
+    how = {"parameters": {}, "limit": 60, "timing": "calm"}
+    target = str(tmp_path / "b.ipynb")
+    run_papermill.execute(str(path), target, how, lambda *what: told.append(what))
+    assert told == [("begins", 1), ("begins", 2), ("busy", ""), ("begins", 3)]
     assert next(answers, None) is None
+
+
+def test_timings_of_two_notebooks_are_taken_in_turns(tmp_path):
+    """Each holds the lock while its cell runs, and no longer."""
+    measure = "import time\ntime.sleep(1)"
+    paths = [timed(tmp_path / f"{name}.ipynb", measure) for name in "ab"]
+    command = [sys.executable, RUN, *paths, "--executed", tmp_path / "executed", "--jobs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout
+    spans = []
+    for path in paths:
+        cell = nbformat.read(tmp_path / "executed" / path.name, as_version=4).cells[0]
+        spans.append((cell.metadata.papermill.start_time, cell.metadata.papermill.end_time))
+    first, second = sorted(spans)
+    assert first[1] <= second[0]
 
 
 def test_an_interrupted_wait_ends_at_once(two_cores):
     stopped = threading.Event()
     stopped.set()
-    begun = time.monotonic()
-    assert not wait_until_calm("03", lambda: 1.0, stopped)
-    assert time.monotonic() - begun < 5
+    looks = []
+    busy = partial(once_more, looks)
+    assert not wait_until_calm("03", busy, stopped, patience=1, pause=0.01)
+    assert len(looks) == 1
 
 
 def test_one_core_is_not_asked(monkeypatch):

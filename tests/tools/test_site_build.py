@@ -23,6 +23,7 @@ import site_runs
 from build_course import Course
 from build_grammar import BuildError
 from run_files import OURS, emptied
+from run_machine import processor
 from site_messages import Fault, Faults, Places, Progress
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,6 +200,19 @@ def test_without_a_run_the_page_says_so_and_how_to_run(built: dict) -> None:
 
 
 @pytest.mark.quick
+def test_a_page_names_the_machine_of_its_outputs() -> None:
+    kept = {"device": "CPU, 2 cores, X", "processor": "X", "torch": "2.15", "data": "none"}
+    notebook = nbformat.v4.new_notebook(metadata={"course": {"outputs": kept}})
+    [said] = site_pages.machine(notebook, kept=True)
+    assert "made on: CPU, 2 cores, X, torch 2.15.\n\n這一頁的輸出來自：CPU" in said.source
+    notebook.metadata.course.outputs |= {"device": "NVIDIA T4", "data": "CIFAR-10"}
+    [said] = site_pages.machine(notebook, kept=True)
+    assert "made on: NVIDIA T4, X, torch 2.15, CIFAR-10." in said.source
+    [said] = site_pages.machine(notebook, kept=False)
+    assert f"made on: {processor()}." in said.source, "it ran here"
+    assert site_pages.machine(nbformat.v4.new_notebook(), kept=True) == []
+
+
 def test_small_parameters_are_told() -> None:
     report = {"ended": "today", "quick": True, "runs": []}
     assert "small parameters" in site_runs.page(report, set())

@@ -60,8 +60,9 @@
     if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;
   }
 
-  // A link to each cell.
-  for (const cell of document.querySelectorAll("article .cell[id]")) {
+  // A link to each cell of an exercise. Elsewhere headings are what to link to: the number of a cell
+  // below one changes when the section gets another cell.
+  for (const cell of document.querySelectorAll("article .exercise .cell[id]")) {
     const link = document.createElement("a");
     link.className = "headerlink to-cell";
     link.href = `#${cell.id}`;
