@@ -76,7 +76,8 @@ def test_what_was_red_is_told_at_once_and_tried_again(root: Path) -> None:
     said = tried(root, "-n", "auto")
     assert f"{LESSON}::test_a, call:\n" in said and "1 failed, 1 passed" in said
     found = re.search(r"^(\d+) at a time: (\d+) cores, ([\d.]+) GB", said, re.MULTILINE)
-    cores, free = int(found[2]), float(found[3])
+    cores = int(found[2])
+    free = float(found[3])
     assert int(found[1]) == max(1, min(cores, int(free / 2.5)))
     (root / "mended").touch()
     assert "1 passed, 1 skipped" in tried(root)
