@@ -22,11 +22,9 @@ run: .venv/run  ## run every notebook, or LESSONS="03 06", and build the site fr
 site: .venv/build  ## build build/site/index.html from the kept outputs, without running anything
 	$(BIN)/python scripts/site_build.py
 
-# Tests that assert clocks come last, alone.
 test: style .venv/test .venv/kaggle/ready  ## all tests, the linter first; on your machine only those of what changed
 	$(BIN)/python scripts/build.py --check
-	@$(BIN)/python -m pytest -n auto -m "not calm and not thorough and not cluster"; ran=$$?; \
-		$(BIN)/python -m pytest -q -m "calm and not thorough and not cluster" && exit $$ran
+	$(BIN)/python -m pytest -n auto
 
 check: style  ## in a minute, without torch: style, derived files, and the quick tests
 	$(WITHOUT_TORCH) $(BIN)/python scripts/build.py --check

@@ -72,6 +72,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--executed", type=Path, help=kept)
     forked = "torchrun forks ranks from itself, in half of the processor's time: see run_forked.py"
     parser.add_argument("--forked", action="store_true", help=forked)
+    first = "with --forked: a notebook's first launch is forked, too, as tests do"
+    parser.add_argument("--first-forked", action="store_true", help=first)
     kind = parser.add_mutually_exclusive_group()
     quick = "with the small parameters that tests use"
     kind.add_argument("--quick", action="store_true", help=quick)
@@ -220,7 +222,7 @@ def main() -> int:
     def parameters(_: Path, notebook: NotebookNode) -> dict:
         return notebook.metadata.get("course", {}).get("quick", {}) if args.quick else {}
 
-    options: dict = {"forked": args.forked}
+    options: dict = {"forked": args.forked, "first": args.first_forked}
     if args.quick:
         options["timing"] = ""
     if args.outputs:

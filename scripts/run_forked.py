@@ -103,10 +103,11 @@ def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
     return made
 
 
-def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
+def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = False) -> NotebookNode:
     """The notebook with the cells that make torchrun fork; `folder` is where it will begin.
 
-    Its first launch is as readers have it: so each lesson shows that it starts for them.
+    Its first launch is as readers have it: so each lesson shows that it starts for them. Unless
+    `first`: in tests, which run each lesson on every push, that would be a sixth of the time.
     """
     before = BEFORE.format(settings=fork(folder))
     after = AFTER.format(settings=plain())
@@ -115,7 +116,7 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path) -> NotebookNode:
     for cell, following in pairwise([*notebook.cells, new_code_cell()]):
         code = cell.source if cell.cell_type == "code" else ""
         launches += bool(LAUNCH.match(code))
-        if launches > 1 and may_fork(code, following.source, lesson):
+        if (first or launches > 1) and may_fork(code, following.source, lesson):
             cells += [ours(before), cell, ours(after)]
         else:
             cells.append(cell)
@@ -132,8 +133,8 @@ def ours(source: str) -> NotebookNode:
     return new_code_cell(source, metadata={"tags": [FORKED]})
 
 
-def write_forked(path: Path, target: Path, folder: Path) -> Path:
+def write_forked(path: Path, target: Path, folder: Path, first: bool) -> Path:
     """Write the variant of one notebook that begins in `folder` and forks; where it is now."""
     notebook = nbformat.read(path, as_version=4)
-    nbformat.write(forked(notebook, path.stem, folder), target)
+    nbformat.write(forked(notebook, path.stem, folder, first), target)
     return target

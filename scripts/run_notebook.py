@@ -81,6 +81,7 @@ class Run:
     parameters: dict
     cells: list[float] = field(default_factory=list)  # seconds that each is expected to take
     forked: bool = False  # its ranks, from torchrun: see run_forked.py
+    first: bool = False  # also those of its first launch
     timing: str = ""  # how its cells tagged `timing` wait: see run_papermill.py
     busy: bool = False  # somebody else computed, when a cell measured times
     begun: int = 0  # cells
@@ -149,7 +150,8 @@ class Run:
     def command(self) -> list[str | Path]:
         notebook = self.path
         if self.forked:
-            notebook = write_forked(self.path, self.folder / "forked.ipynb", self.home)
+            target = self.folder / "forked.ipynb"
+            notebook = write_forked(self.path, target, self.home, self.first)
         executed = self.folder / "executed.ipynb"
         how = {"parameters": self.parameters, "limit": self.limit, "timing": self.timing}
         return [sys.executable, PAPERMILL, notebook, executed, json.dumps(how)]

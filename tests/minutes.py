@@ -18,6 +18,8 @@ KEPT = ROOT / "build" / "minutes.json"
 # In these files each test is dear, and a worker gets it alone; of all others it gets the whole
 # file, since its tests may share a fixture.
 ALONE = {"test_notebooks.py", "test_answers.py", "test_mutants.py", "test_launch_faults.py"}
+# These files share a site, which is a minute's work, and for which their workers would wait.
+SITE = "tests/pages/test_site"
 UNKNOWN = 5.0  # minutes: what nobody has timed begins early, so that nothing long comes last
 Minutes = dict[str, dict[str, float]]
 
@@ -27,8 +29,10 @@ def read() -> Minutes:
 
 
 def unit(nodeid: str) -> str:
-    """What a worker gets at a time: one test, or the tests of one file."""
+    """What a worker gets at a time: one test, or the tests of one file, or of some."""
     file = nodeid.partition("::")[0]
+    if file.startswith(SITE):
+        return SITE
     return nodeid if Path(file).name in ALONE else file
 
 
@@ -53,7 +57,7 @@ def longest_first(items: list[pytest.Item]) -> None:
     for item in items:
         file, _, name = item.nodeid.partition("::")
         timed = known.get(file, {}).get(name)
-        if timed is None and file in known and unit(item.nodeid) == file:
+        if timed is None and file in known and unit(item.nodeid) != item.nodeid:
             timed = 0  # a new test of a file that is known
         weight = forecast(item) if timed is None else timed
         weights[unit(item.nodeid)] = weights.get(unit(item.nodeid), 0) + weight

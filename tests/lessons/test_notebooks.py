@@ -33,7 +33,7 @@ SAID = re.compile(r"^(?:✗ not yet: .*|single\.py is not finished, .*)$", re.MU
 # processor of half the speed: the limit is there to end what hangs.
 LIMIT = 300  # seconds for one cell
 LONGEST = 1800  # for all cells of a lesson
-OPTIONS = ["--quick", "--forked", "--limit", str(LIMIT)]
+OPTIONS = ["--quick", "--forked", "--first-forked", "--limit", str(LIMIT)]
 
 
 def run(notebook: Path, folder: Path) -> subprocess.CompletedProcess:

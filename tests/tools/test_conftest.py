@@ -73,8 +73,12 @@ def test_what_was_green_is_left_out_until_what_runs_has_changed(root: Path) -> N
 
 def test_what_was_red_is_told_at_once_and_tried_again(root: Path) -> None:
     change(root / LESSON, "1 + 1 == 2", "__import__('pathlib').Path('mended').exists()")
-    said = tried(root, "-n", "2")
+    said = tried(root, "-n", "auto")
     assert f"{LESSON}::test_a, call:\n" in said and "1 failed, 1 passed" in said
+    found = re.search(r"^(\d+) at a time: (\d+) cores, ([\d.]+) GB", said, re.MULTILINE)
+    cores = int(found[2])
+    free = float(found[3])
+    assert int(found[1]) == max(1, min(cores, int(free / 2.5)))
     (root / "mended").touch()
     assert "1 passed, 1 skipped" in tried(root)
 
@@ -153,12 +157,6 @@ def test_the_longest_begin_first_and_a_file_has_one_worker(root: Path) -> None:
     assert len(workers) == len(FILES)
     [long] = [worker for file, worker in workers if file == "tools/test_long"]
     assert [worker for _, worker in workers].count(long) == 1
-
-
-def test_so_many_workers_as_cores_and_memory_allow(root: Path) -> None:
-    said = re.search(r"^(\d+) at a time: (\d+) cores, ([\d.]+) GB", tried(root, "-n", "auto"), re.M)
-    workers, cores, free = int(said[1]), int(said[2]), float(said[3])
-    assert workers == max(1, min(cores, int(free / 2.5)))
 
 
 def test_growth_is_told_and_what_did_not_run_keeps_its_minutes(tmp_path, monkeypatch) -> None:

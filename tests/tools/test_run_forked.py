@@ -99,7 +99,8 @@ def test_launches_that_others_could_tell_apart_stay_plain(program, reading, less
 def test_only_a_launch_gets_cells_around_it(tmp_path):
     cells = [new_code_cell("%%writefile a.py\n1"), new_code_cell("import a")]
     cells += [new_markdown_cell("!torchrun a.py"), new_code_cell("print('!torchrun a.py')")]
-    cells += [new_code_cell(LAUNCH.format("a")), new_code_cell('result("a")')] * 2
+    for _ in range(2):
+        cells += [new_code_cell(LAUNCH.format("a")), new_code_cell('result("a")')]
     made = forked(new_notebook(cells=cells), "09_faster", tmp_path).cells
     tags = [cell.metadata.get("tags", []) for cell in made]
     assert tags == [[]] * 6 + [[FORKED], [], [FORKED], []]
@@ -136,6 +137,8 @@ def test_the_first_launch_is_as_readers_launch_it(tmp_path):
         assert made[:1] == launches[:1]
         assert [cell in launches for cell in made[1:]] == [False, True, False] * 2
         assert forks(new_notebook(cells=launches), "06_ddp") == 2
+        made = forked(new_notebook(cells=launches), "06_ddp", tmp_path, first=True).cells
+        assert (made[:1] == launches[:1]) == (first == "kill")  # in tests
 
 
 def test_the_exceptions_are_programs_that_there_are():
