@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 FRONT = "index.html"
 LESSON = "notebooks/06_ddp.html"
+FULL_OF_FIGURES = "notebooks/09_faster.html"
 GLOSSARY = "assets/glossary.html"
 ERRORS = "assets/error-texts.html"
 ERROR = "errors/address-already-in-use.html"
@@ -341,11 +342,12 @@ def test_no_page_names_a_placeholder(site: Path) -> None:
 
 def test_every_page_is_small_quiet_and_has_a_policy(reading: BrowserContext, served: str) -> None:
     """What goes wrong, or is asked of another host, is told by the fixture."""
-    for name in (*EVERY_KIND, "assets/deck.html", "assets/handout.html"):
+    own = ("assets/deck.html", "assets/handout.html")  # one file each
+    for name in (*EVERY_KIND, FULL_OF_FIGURES, *own):
         page = opened(reading, f"{served}/{name}")
         rule = page.locator('meta[http-equiv="Content-Security-Policy"]').get_attribute("content")
         assert rule.startswith("default-src 'none'"), name
-        if name in EVERY_KIND:  # the deck and the handout are one file each
+        if name not in own:
             assert "unsafe-inline" not in re.search("script-src[^;]*", rule)[0], name
         assert page.evaluate(LOADED) < MEGABYTES_AT_FIRST * 1e6, name
         assert name != SEARCH or found(page)

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import nbformat
 import pytest
@@ -374,15 +373,3 @@ def test_links_to_headings_and_cells_have_names(reading: BrowserContext, site: P
           found: Boolean(document.getElementById(link.getAttribute('href').slice(1)))}))""")
     assert len(links) > 60
     assert all(link["name"] and link["found"] for link in links)
-
-
-@pytest.mark.parametrize("name", ["notebooks/09_faster.html", LESSON])
-def test_a_lesson_asks_for_less_than_two_megabytes_at_first(
-    reading: BrowserContext, site: Path, served: str, name: str
-) -> None:
-    page = reading.new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{served}/{name}")
-    files = {site / unquote(urlparse(url).path).lstrip("/") for url in asked}
-    assert sum(path.stat().st_size for path in files if path.is_file()) <= 2_000_000
