@@ -370,6 +370,9 @@ def test_links_to_headings_and_cells_have_names(reading: BrowserContext, site: P
     links = page.evaluate("""() => [...document.querySelectorAll('article a.headerlink')]
         .map(link =>
         ({name: link.getAttribute('aria-label') || '',
+          cell: link.classList.contains('to-cell'), exercise: Boolean(link.closest('.exercise')),
           found: Boolean(document.getElementById(link.getAttribute('href').slice(1)))}))""")
-    assert len(links) > 60
+    to_cells = [link for link in links if link["cell"]]
+    assert len(to_cells) >= 3 and len(links) - len(to_cells) > 20
     assert all(link["name"] and link["found"] for link in links)
+    assert all(link["exercise"] for link in to_cells)
