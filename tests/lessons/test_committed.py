@@ -149,7 +149,7 @@ def test_the_class_notebook_has_no_outputs() -> None:
 
 def test_links_to_cells_lead_to_cells() -> None:
     ids = {}
-    texts = {path: path.read_text() for path in sorted((ROOT / "assets").glob("*.md"))}
+    texts = {path: path.read_text() for path in sorted((ROOT / "assets").rglob("*.md"))}
     for path in (ROOT / "notebooks").glob("**/*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells
         ids[path] = {cell.id for cell in cells}
