@@ -87,7 +87,7 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
             files[path] = as_text(book)
 
     assets = course.root / "assets"
-    pages = [*assets.glob("*.html"), *assets.glob("*.md")]
+    pages = [*assets.glob("*.html"), *assets.rglob("*.md")]
     files |= {path: filled_page(course, path) for path in pages if path not in tables}
     return files
 

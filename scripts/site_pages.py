@@ -28,7 +28,9 @@ SHEETS = ("glossary", "tutorials", "run-sheet", "day-before", "semester", "error
 PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
 # Links to what is copied as it is; and to files of the repository that the site has no page of.
 COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")
-OUTSIDE = re.compile(r"\[([^]]*)\]\(\.\./(?:README|CONTRIBUTING|CHANGELOG)\.md[^)]*\)")
+OUTSIDE = re.compile(
+    r"\[([^]]*)\]\((?:\.\./(?:README|CONTRIBUTING|CHANGELOG)|guides/\w+)\.md[^)]*\)"
+)
 HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
 WRITES = re.compile(r"%%writefile (\S+)")
 LANGUAGES = {".py": "ipython3", ".cpp": "cpp", ".h": "cpp", ".sh": "bash"}  # the lexer of a file

@@ -166,7 +166,11 @@ def test_the_class_notebook_has_no_outputs() -> None:
 def test_links_to_cells_lead_to_headings() -> None:
     """The number of any other cell changes when its section gets one more."""
     headings = {}
-    pages = [*ROOT.glob("*.md"), *(ROOT / "assets").glob("*.md"), *(ROOT / "assets").glob("*.html")]
+    pages = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "assets").rglob("*.md"),
+        *(ROOT / "assets").glob("*.html"),
+    ]
     texts = {path: path.read_text() for path in pages}
     for path in (ROOT / "notebooks").glob("**/*.ipynb"):
         cells = nbformat.read(path, as_version=4).cells

@@ -22,7 +22,7 @@ from build_python import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
-PAGES = [*sorted((ROOT / "assets").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted((ROOT / "assets").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"(`+)(.+?)\1")
 CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")

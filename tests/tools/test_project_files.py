@@ -128,8 +128,12 @@ def test_the_readme_begins_with_the_commands_and_the_lessons_and_stays_short() -
     assert text.count("<!-- end -->") == 2 and len(own.encode()) <= README_BYTES
 
 
-def test_contributing_names_every_campaign() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+def test_contributing_is_read_in_ten_minutes() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_bytes()) <= 12_000
+
+
+def test_the_guide_names_every_campaign() -> None:
+    text = (ROOT / "assets" / "guides" / "campaigns.md").read_text()
     rule = r"^([a-z-]+):.*\n\t\$\(BIN\)/python tests/campaigns/"
     targets = re.findall(rule, (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert len(targets) >= 5
