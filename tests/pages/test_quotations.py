@@ -28,7 +28,7 @@ QUOTED = re.compile(r"(`+)(.+?)\1")
 CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")
 PLACEHOLDERS = {"X", "train", "NN_name", "NAME", "OLD", "NEW", "OWNER", "REPO", "LESSONS", "LESSON"}
 # What stands for a lesson's name in the path of a file.
-SOME = re.compile(r"\b(?:NN_name|NAME|99_try)\b")
+SOME = re.compile(r"\b(?:NN_name|NAME|99_try|passing)\b")
 # Settings of libraries that are not installed everywhere, and PET_ with an option of torchrun.
 OTHERS = ("NCCL_", "TRITON_", "PET_")
 DRIVERS = {"CUDA_LAUNCH_BLOCKING"}  # a setting that CUDA's driver reads, and torch only names
