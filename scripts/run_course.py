@@ -129,11 +129,15 @@ def way(rows: list[dict], reason: str) -> str:
 def main() -> int:
     args = arguments()
     usable(EXECUTED)
-    lock = alone()
     chosen = choose(args.lessons)
-    warn(chosen)
     reason = "PLAIN=1" if args.plain else why_plain()
-    kept = Kept(EXECUTED, chosen, forked=not reason)
+    try:
+        lock = alone()
+        kept = Kept(EXECUTED, chosen, forked=not reason)
+    except OSError as error:
+        complain(error, EXECUTED)
+        return 1
+    warn(chosen)
 
     with guarded(MARK, "course-") as work:
         left = {path: chosen[path] for path in chosen if path not in kept}
@@ -155,7 +159,7 @@ def main() -> int:
             print(way(kept.of(chosen), reason))
             return code or failed
         except OSError as error:
-            complain(error, work)
+            complain(error, work.folder)
             return 1
         except SystemExit:
             done = f"{len(kept.rows)} of {len(kept.asked)} have run"
