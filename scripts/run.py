@@ -194,10 +194,9 @@ def keep_report(rows: list[dict], folder: Path, **facts) -> None:
     write(folder / "runs.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 
 
-def complain(error: OSError, work: Work) -> None:
-    """Say in one line what could not be written."""
-    place = error.filename or work.folder
-    reason = f"cannot write {place} ({error.strerror})"
+def complain(error: OSError, folder: Path) -> None:
+    """Say in one line what could not be written, in this folder if nobody tells where."""
+    reason = f"cannot write {error.filename or folder} ({error.strerror})"
     print(f"\nrun: {reason}: make room, then run this again", file=sys.stderr)
 
 
@@ -237,7 +236,7 @@ def main() -> int:
                 keep_report([rows[run.name] for run in runs], args.executed, quick=args.quick)
             return 1 if any(run.problem for run in runs) else 0
         except OSError as error:
-            complain(error, work)
+            complain(error, work.folder)
             return 1
         except SystemExit:
             print("\nrun: interrupted; all that it started has ended", file=sys.stderr)

@@ -51,7 +51,7 @@ def arguments() -> argparse.Namespace:
 
 
 def alone() -> TextIO:
-    """Take the lock of this clone, to be held while we run; stop where another run has it."""
+    """The lock of this clone, to be held while we run; stop where another run has it."""
     LOCK.parent.mkdir(exist_ok=True)
     lock = LOCK.open("a+")
     try:
@@ -126,44 +126,46 @@ def way(rows: list[dict], reason: str) -> str:
     return f"All {number} launches started as readers start them{reason}"
 
 
-def main() -> int:
-    args = arguments()
-    usable(EXECUTED)
-    lock = alone()
+def run_course(args: argparse.Namespace, work: Work) -> int:
+    """Run what is chosen and left, and build the site; an exit code."""
     chosen = choose(args.lessons)
     warn(chosen)
     reason = "PLAIN=1" if args.plain else why_plain()
     kept = Kept(EXECUTED, chosen, forked=not reason)
+    left = {path: chosen[path] for path in chosen if path not in kept}
+    if len(left) < len(chosen):
+        there = len(chosen) - len(left)
+        print(f"{there} of {len(chosen)} have run before, and are kept; {len(left)} are left")
+    runs = prepare(left, work, LIMIT, forked=not reason, parameters=kept.parameters)
 
+    def ended(run: Run) -> None:
+        kept.add(run, launches(chosen[run.path], run.path, run.forked))
+
+    try:
+        run_all(runs, side_by_side(), work, ended, first=[FirstSite(work)])
+        print_table(runs)
+        code = last_site(work)
+    except SystemExit:
+        done = f"{len(kept.rows)} of {len(kept.asked)} have run"
+        print(f"\nrun: interrupted; {done}, and the next `make run` does what is left")
+        raise
+    failed = any(run.problem for run in runs)
+    if code == 0 and not failed:
+        kept.finish()
+    print(way(kept.of(chosen), reason))
+    return code or int(failed)
+
+
+def main() -> int:
+    args = arguments()
+    usable(EXECUTED)
     with guarded(MARK, "course-") as work:
-        left = {path: chosen[path] for path in chosen if path not in kept}
-        if len(left) < len(chosen):
-            there = len(chosen) - len(left)
-            print(f"{there} of {len(chosen)} have run before, and are kept; {len(left)} are left")
-        runs = prepare(left, work, LIMIT, forked=not reason, parameters=kept.parameters)
-
-        def ended(run: Run) -> None:
-            kept.add(run, launches(chosen[run.path], run.path, run.forked))
-
         try:
-            run_all(runs, side_by_side(), work, ended, first=[FirstSite(work)])
-            print_table(runs)
-            code = last_site(work)
-            failed = any(run.problem for run in runs)
-            if code == 0 and not failed:
-                kept.finish()
-            print(way(kept.of(chosen), reason))
-            return code or failed
+            with alone():
+                return run_course(args, work)
         except OSError as error:
-            complain(error, work)
+            complain(error, EXECUTED)
             return 1
-        except SystemExit:
-            done = f"{len(kept.rows)} of {len(kept.asked)} have run"
-            said = f"interrupted; {done}, and the next `make run` does what is left"
-            print(f"\nrun: {said}", file=sys.stderr)
-            raise
-        finally:
-            lock.close()
 
 
 if __name__ == "__main__":

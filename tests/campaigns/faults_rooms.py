@@ -24,6 +24,8 @@ CIFAR10 = "$PYTHON $ROOMS/common/cifar10.py"
 SINGLE = "$PYTHON $ROOMS/common/single.py"
 TRAIN = "$PYTHON $ROOMS/11_resume/resume.py --epochs 1 --pause 0"
 RUN = "$PYTHON $COPY/scripts/run.py --limit 60"
+COURSE = "$PYTHON $COPY/scripts/run_course.py"
+FILL = "head -c 1000000 /dev/zero >"
 
 
 def small_disk(size: str, folder: str = ".") -> str:
@@ -51,6 +53,16 @@ ROOMS = {
         "mkdir s; " + small_disk("100k", "s") + f"{RUN} small --executed s",
         1,
         r"cannot write \S*s/small\.ipynb \(No space left on device\)",
+    ),
+    "full disk: make run": Room(
+        "E=$COPY/build/executed; " + small_disk("100k", "$E") + f"{COURSE} small",
+        1,
+        r"cannot write \S*executed/small\.ipynb \(No space left on device\)",
+    ),
+    "full disk: make run begins": Room(
+        "B=$COPY/build; " + small_disk("8k", "$B") + f"! {FILL} $B/full; {COURSE} small",
+        1,
+        r"run: cannot write \S*executed\S* \(No space left on device\): make room",
     ),
     "full disk: outputs": Room(
         "B=$COPY/notebooks; cp $B/small.ipynb old; "
@@ -119,6 +131,6 @@ def visit(kind: str, folder: Path, mark: str) -> None:
     last = "\n".join(said.strip().splitlines()[-3:])[-600:]
     demand(code == room.code, f"exit code {code}, and should be {room.code}: {last}")
     demand(re.search(room.words, said, re.DOTALL), f"nobody says “{room.words}”: {last}")
-    clean = "run.py" not in room.script or "Traceback" not in said
+    clean = "scripts/run" not in room.script or "Traceback" not in said
     demand(clean, f"run.py ends in a Traceback: {last}")
     demand(len(said) < 20_000, f"it says {len(said)} characters")

@@ -172,17 +172,19 @@ def test_a_machine_that_stays_busy_is_told_and_taken(two_cores, capsys):
 
 
 def timed(path: Path, *sources: str) -> Path:
-    """A notebook of cells; those that speak of time measure it."""
+    """A notebook of cells; those that import time measure it."""
     cells = []
     for source in sources:
-        cells.append(new_code_cell(source, metadata={"tags": ["timing"] * ("time" in source)}))
+        cells.append(
+            new_code_cell(source, metadata={"tags": ["timing"] * ("import time" in source)})
+        )
     nbformat.write(new_notebook(cells=cells), path)
     return path
 
 
 def test_only_cells_that_measure_times_wait(tmp_path, monkeypatch):
     """Of two of them, one finds a calm machine; the third cell does not ask."""
-    path = timed(tmp_path / "a.ipynb", "import time", "1", "time")
+    path = timed(tmp_path / "a.ipynb", "import time", "1", "import time")
     answers = iter([True, False])
     monkeypatch.setattr(run_machine, "wait_until_calm", lambda *_, **options: next(answers))
     monkeypatch.setattr(run_papermill, "SOCKETS", {})
@@ -195,11 +197,15 @@ def test_only_cells_that_measure_times_wait(tmp_path, monkeypatch):
 
 
 def test_timings_of_two_notebooks_are_taken_in_turns(tmp_path):
-    """Each holds the lock while its cell runs, and no longer."""
-    measure = "import time\ntime.sleep(1)"
-    paths = [timed(tmp_path / f"{name}.ipynb", measure) for name in "ab"]
-    command = [sys.executable, RUN, *paths, "--executed", tmp_path / "executed", "--jobs", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    """Each holds the lock while its cell runs, and no longer: then it waits for the other's."""
+    paths = []
+    for me, peer in ("ab", "ba"):
+        measure = f"import time\ntime.sleep(1)\nopen('{tmp_path}/{me}', 'w').close()"
+        meet = f"import os\nwhile not os.path.exists('{tmp_path}/{peer}'): pass"
+        paths.append(timed(tmp_path / f"{me}.ipynb", measure, meet))
+    command = [sys.executable, RUN, *paths, "--executed", tmp_path / "executed"]
+    command += ["--jobs", "2", "--limit", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout
     spans = []
     for path in paths:

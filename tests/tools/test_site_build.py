@@ -37,6 +37,7 @@ nb_execution_mode = "off"
 suppress_warnings = ["myst.header"]
 """
 FAILED = {"name": "02_second", "seconds": 7, "ok": False, "what": "in cell 6: !torchrun a | b"}
+FAILED |= {"lines": "a *step*\n\nValueError: the cause"}
 
 
 def write_few(course: Course, pages: Path, only: list[str] | None, executed: Path | None) -> None:
@@ -188,6 +189,7 @@ def test_a_failed_notebook_is_shown_and_the_place_of_its_failure(built: dict) ->
     assert "The run failed in the next cell." in after.partition("torchrun")[0]
     assert "ValueError" in after
     assert "!torchrun a | b" in re.sub("<[^>]*>", "", built["page"])
+    assert "ValueError: the cause" in re.sub("<[^>]*>", "", built["page"])
     assert 'href="notebooks/01_first.html"' in built["page"]
     assert 'href="notebooks/mine.html"' not in built["page"]
 
@@ -216,6 +218,22 @@ def test_a_page_names_the_machine_of_its_outputs() -> None:
 def test_small_parameters_are_told() -> None:
     report = {"ended": "today", "quick": True, "runs": []}
     assert "small parameters" in site_runs.page(report, set())
+
+
+@pytest.mark.quick
+def test_the_last_lines_of_a_failed_notebook_are_told_as_they_are() -> None:
+    runs = [FAILED | {"cell": "x"}]
+    said = site_runs.page({"ended": "today", "quick": False, "runs": runs}, set())
+    assert "## 02_second\n\n    a *step*\n\n    ValueError: the cause\n" in said
+    assert "forked" not in said
+
+
+@pytest.mark.quick
+def test_forked_launches_are_told() -> None:
+    row = {"name": "01_first", "seconds": 3, "ok": True, "what": "", "cell": ""}
+    runs = [row | {"launches": 14, "forked": 12}, row | {"launches": 4, "forked": 0}]
+    said = site_runs.page({"ended": "today", "quick": False, "runs": runs}, set())
+    assert "Of 18 launches 12 were forked" in said and "18 次啟動中有 12 次" in said
 
 
 @pytest.mark.quick
