@@ -4,7 +4,8 @@ build/green.json tells for each such test of what it was made when it passed. Th
 all of it is the same by scripts/same.py, and never where the environment variable CI is set. To try
 everything: delete that file. A test says on what it rests by a mark, `rests_on(by=function)`:
 called with the test's parameters, it gives what `same.digest` takes. No mark is needed by a
-lesson's own tests, test_06_ddp.py, which rest on their programs, and by those in WORDLESS.
+lesson's own tests, test_06_ddp.py, which rest on their programs, and by those in WORDLESS and
+OF_CODE.
 """
 
 import ast
@@ -34,11 +35,13 @@ MADE_OF = "made of"  # under this name a test's hash travels with its report
 PROGRAM = re.compile(r"(\w+)\.(?:py|cpp|h|sh|yaml)\b")
 A_LESSONS_OWN = re.compile(r"test_(\d\d|common)_\w+\.py")
 # Tests of tools, and of the slides in a browser, that look at no lesson's words.
-WORDLESS = ["bench", "bench_long", "bench_rounds", "build_exercises", "build_fill", "build_kinds"]
+WORDLESS = ["bench", "bench_long", "bench_rounds", "build_exercises", "build_kinds"]
 WORDLESS += ["build_languages", "build_launches", "build_outputs", "build_programs", "build_rooms"]
 WORDLESS += ["build_refusals", "build_routes", "build_workshop", "check_style", "conftest", "once"]
 WORDLESS += ["publish", "run", "run_alt", "run_forked", "run_processes", "same", "site_build"]
-WORDLESS += ["speedrun", "deck_editing", "deck_keys", "deck_looks"]
+WORDLESS += ["speedrun", "deck_editing", "deck_keys", "deck_looks", "faults"]
+# Those that also look at the code of all notebooks, and at their headings, from which ids come.
+OF_CODE = ["build", "grade", "grade_parts", "kaggle"]
 # What runs a notebook or launches ranks, and what judges them.
 TOOLS = sorted((ROOT / "scripts").glob("run*.py"))
 TOOLS += sorted((ROOT / "scripts" / "forked").glob("*[!_]"))
@@ -138,15 +141,26 @@ def tests_of(path: Path) -> list:
 
 @functools.cache
 def of_tools() -> list:
-    """On what WORDLESS rests: all tools, the programs that lessons share, slides, test helpers."""
+    """On what WORDLESS rests: all tools, the programs that lessons share, slides, their tests."""
     scripts = ROOT / "scripts"
     paths = [path for path in scripts.rglob("*") if scripts / "lessons" not in path.parents]
     paths += (scripts / "lessons" / "common").iterdir()
-    paths += [path for path in (ROOT / "assets").iterdir() if path.suffix in (".html", ".json")]
-    for folder in ("tests", "tests/pages", "tests/programs", "tests/tools"):
-        paths += (ROOT / folder).iterdir()
+    for folder in (ROOT, ROOT / "assets"):
+        paths += [path for path in folder.iterdir() if path.suffix != ".md"]
+    for folder in ("", "campaigns", "pages", "programs", "tools"):
+        paths += (ROOT / "tests" / folder).iterdir()
     files = {path for path in paths if path.is_file() and "__pycache__" not in path.parts}
     return [runs(path) for path in sorted(files)]
+
+
+@functools.cache
+def of_code() -> list:
+    """On what OF_CODE rests."""
+    made = []
+    for path in sorted((ROOT / "notebooks").glob("**/*.ipynb")):
+        ids = [cell.id for cell in nbformat.read(path, as_version=4).cells]
+        made.append([path.name, ids, notebook(path)])
+    return [of_tools(), made]
 
 
 # ---- the memory
@@ -162,8 +176,11 @@ def made_of(item: pytest.Item) -> str:
         return same.digest(surroundings(), runs(item.path), parts)
     if item.path.parent.name == "lessons" and A_LESSONS_OWN.fullmatch(item.path.name):
         return same.digest(surroundings(), tests_of(item.path))
-    if item.path.stem.removeprefix("test_") in WORDLESS:
+    name = item.path.stem.removeprefix("test_")
+    if name in WORDLESS:
         return same.digest(surroundings(), of_tools())
+    if name in OF_CODE:
+        return same.digest(surroundings(), of_code())
     return ""
 
 
