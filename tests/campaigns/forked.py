@@ -116,8 +116,9 @@ def compare(path: Path, work: Path) -> str:
     said = f"{path.stem}: {len(plain)} values, {weights} of them weights"
     said += f", {ranks - own} lines by forked ranks"
     if loose:
-        shown = ", ".join(sorted(loose)[:3])
-        said += f"; {len(loose)} differ between two plain runs ({shown} …)"
+        shown = ", ".join(sorted({place(name) for name in loose}))
+        trained = sum(".weights." in name for name in loose)
+        said += f"; {len(loose)} differ between two plain runs, {trained} of them weights ({shown})"
     said += f" ({time.monotonic() - began:.0f} s)"
     if not left:
         return f"same    {said}"

@@ -260,9 +260,9 @@ def test_a_terminal_shows_one_bar_and_a_file_gets_few_lines(killed, limited):
 
 
 def test_what_an_interrupted_run_has_done_is_kept(start, tmp_path):
-    done = notebook(tmp_path / "done.ipynb", "1 + 1")
+    done = notebook(tmp_path / "done.ipynb", *["1 + 1"] * 40)
     hang = hanging(tmp_path)
-    run = start(tmp_path, hang, done, "--outputs", "--jobs", "1")  # the later one runs first
+    run = start(tmp_path, hang, done, "--outputs", "--jobs", "1")  # the longer one runs first
     wait_for(run.stuck, "the ranks hang")
     os.kill(run.process.pid, signal.SIGTERM)
     wait_for(run.gone, "the end of run.py", 10)
