@@ -172,7 +172,8 @@ def made_of(item: pytest.Item) -> str:
         return ""
     mark = item.get_closest_marker("rests_on")
     if mark:
-        parts = mark.kwargs["by"](**item.callspec.params)
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        parts = mark.kwargs["by"](**parameters)
         return same.digest(surroundings(), runs(item.path), parts)
     if item.path.parent.name == "lessons" and A_LESSONS_OWN.fullmatch(item.path.name):
         return same.digest(surroundings(), tests_of(item.path))

@@ -387,6 +387,8 @@ def main() -> int:
     record = Record()
     tests = ROOT / "tests" / "campaigns" / "test_mutants.py"
     options = ["-q", "-n", "auto", "-m", "thorough", "-k", " or ".join(names)]
+    # The build has imported what pytest would rather import itself.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = pytest.main([*options, str(tests)], plugins=[record])
     for line in record.slow:
         print(f"over {SECONDS} s: {line}")

@@ -79,6 +79,7 @@ def test_a_lesson_has_something_to_solve(lesson: Path) -> None:
     assert found >= 2, f"{found} sections to solve, at least 2 wanted"
 
 
+@pytest.mark.rests_on(by=lambda: green.runs(rooms.program("launch")))
 def test_a_deprecated_call_is_caught(tmp_path: Path) -> None:
     program = "from torch.cuda.amp import autocast\nautocast()\nopen('old.json', 'w').write('{}')"
     helper = rooms.program("launch").read_text()
@@ -95,6 +96,7 @@ def test_a_deprecated_call_is_caught(tmp_path: Path) -> None:
     assert "FutureWarning: `torch.cuda.amp.autocast" in done.stdout
 
 
+@pytest.mark.rests_on(by=lambda: [])
 def test_a_figures_title_is_printed(tmp_path: Path) -> None:
     """In a kernel, with the figures' own callback behind ours."""
     plot = "%matplotlib inline\nimport matplotlib.pyplot as plt\nfigure, ax = plt.subplots()\n"
@@ -125,6 +127,7 @@ def test_a_check_of_the_class_that_praises_an_unsolved_exercise_is_noticed() -> 
         assert unsaid(ran([*marks[:number], "✓ done\n", *marks[number + 1 :]]))
 
 
+@pytest.mark.rests_on(by=lambda: green.runs(rooms.program("figures")))
 def test_a_figure_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     look = rooms.program("figures").read_text()
     drawn = {
