@@ -84,7 +84,7 @@ outputs: build .venv/run  ## run lessons and solutions one by one (they measure 
 	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 	$(BIN)/python scripts/build.py  # the lessons' minutes count what their launches took
 
-address: .venv/test  ## say where the course is, for badges, slides and handout: REPO=name/course OWNER=kaggle-name
+address: .venv/build  ## say where the course is, for badges, slides and handout: REPO=name/course OWNER=kaggle-name
 	@$(BIN)/python scripts/address.py --repository "$(REPO)" --owner "$(OWNER)"
 	$(BIN)/python scripts/build.py
 

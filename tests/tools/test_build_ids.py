@@ -128,6 +128,7 @@ def copied(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.torch  # it builds the whole course twice
 def test_another_word_changes_its_lesson_alone(copied: Path, capsys):
     lesson = ["notebooks/06_ddp.ipynb", "notebooks/solutions/06_ddp.ipynb"]
     workshop = ["notebooks/solutions/workshop.ipynb", "notebooks/workshop.ipynb"]
