@@ -18,6 +18,8 @@ RING = 11  # the slide with the stepped picture
 SCREEN = {"width": 1280, "height": 720}
 LANGUAGES = ["both", "en", "zh"]
 ADDRESS = "kaggle.com/code/a-teacher/distributed-pytorch-workshop"  # of a class
+WORKSHOP = "kaggle.com/code/somebody/distributed-pytorch-workshop"
+REPOSITORY = "github.com/us/course"
 
 
 def script(name: str) -> str:
@@ -36,10 +38,13 @@ def open_deck(
 
 
 def addressed(folder: Path, address: str = ADDRESS) -> Path:
-    """A copy of the deck with the class's address, whatever the file itself has there."""
+    """A copy of the deck with the class's address and those of the course, whatever it had."""
     copy = folder / "addressed.html"
-    place = r'(<code data-address="class">).*?(</code>)'
-    copy.write_text(re.sub(place, rf"\g<1>{address}\g<2>", SOURCE))
+    text = SOURCE
+    for name, shown in {"class": address, "workshop": WORKSHOP, "course": REPOSITORY}.items():
+        place = rf'(<code data-address="{name}">).*?(</code>)'
+        text = re.sub(place, rf"\g<1>{shown}\g<2>", text)
+    copy.write_text(text)
     return copy
 
 

@@ -14,6 +14,7 @@ from deck import (
     LANGUAGES,
     ROOT,
     STEPS,
+    WORKSHOP,
     addressed,
     exported,
     open_deck,
@@ -58,7 +59,7 @@ def test_the_code_leads_to_the_class(context: BrowserContext, tmp_path: Path, sl
     page = open_deck(context, addressed(tmp_path), slide)
     places = page.locator("section.on [data-address]:visible")
     assert places.all_inner_texts()[0] == ADDRESS
-    assert not any("kaggle.com" in text for text in places.all_inner_texts())
+    assert WORKSHOP not in places.all_inner_texts()
     assert not page.locator("section.on .join [lang]:visible").count()
     for width, height in SCREENS:
         page.set_viewport_size({"width": width, "height": height})
