@@ -43,7 +43,7 @@ test-thorough: .venv/test .venv/kaggle/ready  ## what takes minutes; notebooks w
 	$(BIN)/python scripts/run.py "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
-	$(BIN)/python -m pytest -m "" tests/tools/test_kaggle.py
+	$(BIN)/python -m pytest -n auto -m "" tests/tools/test_kaggle.py
 
 mutants: .venv/test  ## change what programs compute, line by line; a test or launch must notice each
 	$(BIN)/python tests/campaigns/mutants.py --green $(LESSONS)

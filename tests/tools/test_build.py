@@ -19,10 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.torch  # what includes torch's headers is compiled, too
-def test_the_real_repository_is_what_would_be_built():
-    assert build.main(["--check"]) == 0
-
-
 def test_a_second_build_writes_nothing_and_a_fresh_one_writes_the_same(course: Small):
     before = course.files()
     assert course.build() == 0
