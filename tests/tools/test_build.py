@@ -9,7 +9,6 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from small_course import ALPHA, BESIDE, DECK, FIRST, LISTED, PROGRAM, ROOMS, SECOND, Small
 
-import build
 from build_course import Course
 from build_grammar import WRITE, code_cells
 
