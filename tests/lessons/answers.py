@@ -345,7 +345,10 @@ def unread(them: list[Cell], rows: list[dict]) -> list[str]:
 
 
 def main() -> int:
-    chosen = [name for name in lessons() if not sys.argv[1:] or name[:2] in sys.argv[1:]]
+    asked = sys.argv[1:]
+    chosen = [name for name in lessons() if not asked or name[:2] in asked]
+    if not chosen:
+        sys.exit(f"answers: no lesson is called {' or '.join(asked)}: write numbers, as 06 09")
     bad = 0
     for lesson in chosen:
         try:

@@ -37,6 +37,13 @@ def test_every_exercise_has_answers_and_every_verdict_opposite_inputs(lesson: st
 
 
 @pytest.mark.quick
+@pytest.mark.parametrize("kind", ["answers", "mutants"])
+def test_no_file_is_left_of_a_lesson_that_is_gone(kind: str) -> None:
+    there = {path.stem for path in (answers.DATA.parent / kind).glob("*.toml")}
+    assert there <= set(answers.lessons()), "delete what belongs to no lesson"
+
+
+@pytest.mark.quick
 def test_a_lesson_without_answers_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(answers, "DATA", answers.DATA / "nowhere")
     with pytest.raises(ValueError, match=r"every lesson has answers \(the format is at"):
