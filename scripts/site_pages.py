@@ -225,7 +225,8 @@ def machine(notebook: NotebookNode, kept: bool) -> list[NotebookNode]:
         parts = [device, other, f"torch {about.get('torch')}", data]
     name = ", ".join(filter(None, parts))
     english = f"The outputs on this page were made on: {name}."
-    chinese = f"這一頁的輸出來自：{name}。"
+    in_chinese = name.replace(" cores", " 核心").replace("generated pictures", "程式產生的圖片")
+    chinese = f"這一頁的輸出來自：{in_chinese}。"
     return [nbformat.v4.new_markdown_cell(f"{english}\n\n{chinese}")]
 
 
