@@ -8,6 +8,7 @@ last line says that the tests on a real cluster did not run, where they were lef
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if IS_WORKER:
         minutes.longest_first(items)
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """What a test sets is undone: a program that ran as one process leaves RANK and the like."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 # ---- what was green

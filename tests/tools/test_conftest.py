@@ -172,3 +172,11 @@ def test_growth_is_told_and_what_did_not_run_keeps_its_minutes(tmp_path, monkeyp
     minutes.keep(now)
     there = {"a.py": {"test_x": 2.9, "test_y": 1.0, "test_new": 9.0}, "b.py": {"test_z": 1.0}}
     assert minutes.read() == there
+
+
+def test_one_test_changes_its_environment() -> None:
+    os.environ["RANK"] = "0"
+
+
+def test_the_next_one_does_not_see_it() -> None:
+    assert "RANK" not in os.environ
