@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 
 from build_grammar import WRITE, Cells, code_cells, demand, tags
 from build_launches import Launch, awaited, begun, launch_of, starts_something
-from build_python import guarded, imports, names, parsed, read_by, recorded
+from build_python import guarded, imports, names, parsed, read_by, recorded, straight
 
 
 @cache
@@ -99,6 +99,9 @@ class Session:
     def check_main(self, launch: Launch, place: str) -> None:
         """A launched program can be imported, too; where ranks fail, torchrun gets their error."""
         tree = parsed(self.written[launch.program], launch.program)
+        ours = {name.partition(".")[0] for name in self.programs}
+        if straight(tree) and not imports(tree) & ours:
+            return  # a first program, to be copied into any folder
         if launch.as_torchrun:
             lacks = "lacks `@record` on `main`, or the guard at its end that calls it."
             demand(recorded(tree), place, f"{launch.program} {lacks}")

@@ -31,7 +31,7 @@ class Launch:
 
     @property
     def name(self) -> str:
-        """The program as `result` and `failure` know it."""
+        """The program as `result`, `printed` and `failure` know it."""
         return self.program.partition(".")[0]
 
     @property

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-READERS = {"result", "failure"}
+READERS = {"result", "printed", "failure"}
 
 
 @lru_cache(maxsize=10_000)
@@ -43,7 +43,7 @@ def imports(code: ast.AST) -> set[str]:
 
 
 def read_by(code: ast.AST) -> set[str]:
-    """The programs whose launches a cell reads, by `result("ddp")` or `failure("ddp", …)`."""
+    """The programs whose launches a cell reads: `result("ddp")`, `printed("ddp")`, `failure(…)`."""
     programs = set()
     for node in ast.walk(code):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in READERS and node.args:
@@ -57,6 +57,12 @@ def guarded(code: ast.Module) -> bool:
     """Whether a program ends with `if __name__ == "__main__":`, so that it can be imported too."""
     last = code.body[-1] if code.body else None
     return isinstance(last, ast.If) and ast.unparse(last.test) == "__name__ == '__main__'"
+
+
+def straight(code: ast.Module) -> bool:
+    """Whether a program defines nothing: it runs from its first line to its last, anywhere."""
+    defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return not any(isinstance(node, defined) for node in ast.walk(code))
 
 
 def recorded(code: ast.Module) -> bool:

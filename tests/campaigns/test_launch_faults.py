@@ -23,7 +23,7 @@ import same
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = re.compile(r"^!torchrun .*?(\w+)\.py\b.*$")
-READS = re.compile(r"\b(?:result|failure)\(\"|\blaunches\[")
+READS = re.compile(r"\b(?:result|printed|failure)\(\"|\blaunches\[")
 HANGS = "hangs on rank 1"
 # Seconds for a cell, with a program that hangs and without: all else ends long before.
 LIMITS = {True: 30, False: 60}

@@ -253,7 +253,7 @@ def in_kernel(folder: Path, cells: list[str], python: str | Path = sys.executabl
         [python, program],
         cwd=folder,
         env=environment,
-        input=json.dumps(["from launch import ended, failure, launches, result", *cells]),
+        input=json.dumps(["from launch import ended, failure, launches, printed, result", *cells]),
         capture_output=True,
         text=True,
         timeout=400,
@@ -299,8 +299,10 @@ def launching(line: str, name: str) -> list[str]:
     stale = f'open("{name}.json", "w").write("{{}}"); open("{name}.rank7.json", "w").write("{{}}")'
     left = "import glob; print(sorted(glob.glob('*.json')))"
     read = f'print(result("{name}"))'
+    text = f'print(printed("{name}"), end="")'
     said = f'print(failure("{name}", expects="on purpose"))'
-    return [stale, f"!{line} --size 3", read, left, f"!{line} --fail", said, read, left]
+    well = [stale, f"!{line} --size 3", read, text, left]
+    return [*well, f"!{line} --fail", said, read, text, left]
 
 
 @pytest.fixture(scope="module")
@@ -313,16 +315,18 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list]:
 
 def check_watched(endings: list, name: str) -> None:
     """A launch that succeeds is read, whatever lay there; one that fails leaves nothing to read."""
-    (_, launched, read, left, failed, said, refused, nothing) = endings
+    (_, launched, read, text, left, failed, said, refused, unread, nothing) = endings
     assert launched[0] == "ok"
     assert f"{name} runs" in launched[1], "its text stays in the notebook"
     assert read == ["ok", "{'size': '3'}\n"]
+    assert text == launched, "what it printed can be read, too"
     assert left == ["ok", f"['{name}.json']\n"], "what an earlier launch left is deleted"
     assert failed[0] == "ok", "a launch that fails does not stop its cell"
     assert said[0] == "ok"
     assert "it fails, on purpose" in said[1]
     assert "failed (exit code 1)" in refused[0]
     assert "An error text?" in refused[0], "the way to the table of messages"
+    assert unread == refused, "nor is the text of a launch that failed"
     assert nothing == ["ok", "[]\n"]
 
 

@@ -109,6 +109,17 @@ def test_what_starts_ranks_as_torchrun_does_needs_a_recorded_main(course: Small,
     assert course.build() == RECORDED[starter]
 
 
+def test_a_first_program_needs_neither_but_defines_and_imports_nothing_of_ours(course: Small):
+    course[PROGRAM] = "import os\n\nprint(os.environ.get('RANK'))\n"
+    course.replace(FIRST, 'result("alpha")', 'printed("alpha")')
+    course.replace(FIRST, "failure, result", "failure, printed, result")
+    assert course.build() == 0
+    program = course[PROGRAM]
+    for more in ("import tools\n", "def twice(x):\n    return 2 * x\n"):
+        course[PROGRAM] = program + more
+        assert course.build() == 1, more
+
+
 @pytest.mark.parametrize("starter", starters())
 def test_every_starter_is_watched(course: Small, capsys, starter: str):
     course.replace(FIRST, LAUNCH, f"!{starter} alpha.py")

@@ -1,4 +1,4 @@
-"""Watch every launch of a notebook: `from launch import failure, result`, ahead of the first one.
+"""Watch every launch of a notebook: `from launch import printed, result`, ahead of the first one.
 
 A launch is a line such as `!torchrun … ddp.py …`, alone in its cell. If the program dies, neither
 the cell nor the notebook stops. Two hooks around each cell close that hole: ahead of a launch they
@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 from IPython import get_ipython
 
-# What a launch may begin with, behind the `!` and settings such as NCCL_DEBUG=INFO.
-STARTERS = [
+STARTERS = [  # a launch begins with one, behind the `!` and settings such as NCCL_DEBUG=INFO
     "torchrun",
     "python",
     "python -m torch.distributed.launch",
@@ -36,9 +35,8 @@ STARTERS = [
     "g++",
 ]
 STARTER = "|".join(re.escape(starter) for starter in STARTERS)
-SETTINGS = r"(?:\w+=\S*\s+)*"
 PROGRAM = r"(?P<file>(?P<name>\w+)\.(?:py|sh|cpp))\b"
-LAUNCH = re.compile(rf"^\s*!\s*{SETTINGS}(?P<starter>{STARTER})\s.*?{PROGRAM}", re.MULTILINE)
+LAUNCH = re.compile(rf"^\s*!\s*(?:\w+=\S*\s+)*(?P<starter>{STARTER})\s.*?{PROGRAM}", re.MULTILINE)
 INDEX = "Known messages and their remedies: README.md, “An error text?”, and lesson 12."
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -60,9 +58,10 @@ class Launch(NamedTuple):
 class Tee:
     """Passes everything on to the notebook and keeps a copy."""
 
+    text = ""
+
     def __init__(self, stream):
         self.stream = stream
-        self.text = ""
 
     def write(self, text: str) -> int:
         self.text += text
@@ -85,8 +84,7 @@ def forget(name: str) -> None:
 
 def before(info) -> None:
     """Ahead of a cell: see whether it launches a program."""
-    match = LAUNCH.search(info.raw_cell or "")
-    if match:
+    if match := LAUNCH.search(info.raw_cell or ""):
         forget(match["name"])
         shell.user_ns.pop("_exit_code", None)
         sys.stdout = Tee(sys.stdout)
@@ -127,31 +125,36 @@ shell.events.register("pre_run_cell", before)
 shell.events.register("post_run_cell", after)
 
 
-def ended(name: str) -> Launch:
-    """The newest launch of program `name`, well or not; LaunchError unless it came to an end."""
+def ended(name: str, well: bool = False) -> Launch:
+    """The newest launch of program `name`; LaunchError unless it has ended (`well`: with 0)."""
     launch = launches.get(name)
     if launch is None or launch.code is None:
         raise LaunchError(f"{name} was not launched: run the cell that launches it, then this one.")
     if launch.code == -2:  # SIGINT
         raise LaunchError(f"{launch.file} was interrupted: launch it again, then run this cell.")
+    if well and launch.code == 127:
+        remedy = f"there is no {launch.starter.split()[0]} here. Install it, restart the kernel."
+        raise LaunchError(f"{launch.file} was not started: {remedy}")
+    if well and launch.code != 0:
+        remedy = f"Its own message stands above, in the first Traceback. {INDEX}"
+        raise LaunchError(f"{launch.file} failed (exit code {launch.code}). {remedy}")
     return launch
+
+
+def printed(name: str) -> str:
+    """What program `name` printed in its newest launch; LaunchError unless it succeeded."""
+    return ended(name, well=True).text
 
 
 def result(name: str, rank: int = 0) -> dict:
     """What `rank` of program `name` wrote in its newest launch; LaunchError unless it succeeded."""
-    launch = ended(name)
-    if launch.code == 127:
-        remedy = f"there is no {launch.starter.split()[0]} here. Install it, restart the kernel."
-        raise LaunchError(f"{launch.file} was not started: {remedy}")
-    if launch.code != 0:
-        remedy = f"Its own message stands above, in the first Traceback. {INDEX}"
-        raise LaunchError(f"{launch.file} failed (exit code {launch.code}). {remedy}")
+    launch = ended(name, well=True)
     path = Path(f"{name}.json" if rank == 0 else f"{name}.rank{rank}.json")
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        problem = f"{launch.file} ended well but left no readable results in {path} ({error})."
-        raise LaunchError(problem) from None
+        problem = f"ended well but left no readable results in {path} ({error})."
+        raise LaunchError(f"{launch.file} {problem}") from None
 
 
 def failure(name: str, expects: str) -> str:
