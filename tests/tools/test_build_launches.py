@@ -4,7 +4,7 @@ import ast
 
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
-from small_course import FIRST, PROGRAM, Small, refused
+from small_course import FIRST, PROGRAM, ROOMS, Small, refused
 
 from build_launches import awaited, begun, launch_of, starters, starts_something
 
@@ -109,15 +109,35 @@ def test_what_starts_ranks_as_torchrun_does_needs_a_recorded_main(course: Small,
     assert course.build() == RECORDED[starter]
 
 
-def test_a_first_program_needs_neither_but_defines_and_imports_nothing_of_ours(course: Small):
-    course[PROGRAM] = "import os\n\nprint(os.environ.get('RANK'))\n"
-    course.replace(FIRST, 'result("alpha")', 'printed("alpha")')
-    course.replace(FIRST, "failure, result", "failure, printed, result")
+HELLO = """\
+```python
+%%writefile hello.py
+```
+
+```python
+!torchrun --standalone --nproc-per-node=2 hello.py
+```
+
+```python
+from launch import printed
+
+printed("hello")
+```
+
+### Exercise 1"""
+
+
+def test_a_first_program_needs_neither_but_defines_and_imports_nothing_of_ours(
+    course: Small, capsys
+):
+    path = f"{ROOMS}/01_first/hello.py"
+    lines = "import os\n\nprint(os.environ.get('RANK'))\n"
+    course[path] = lines
+    course.replace(FIRST, "### Exercise 1", HELLO)
     assert course.build() == 0
-    program = course[PROGRAM]
-    for more in ("import tools\n", "def twice(x):\n    return 2 * x\n"):
-        course[PROGRAM] = program + more
-        assert course.build() == 1, more
+    for more in ("import launch\n", "def twice(x):\n    return 2 * x\n"):
+        course[path] = lines + more
+        refused(course, capsys, "hello.py lacks `@record` on `main`")
 
 
 @pytest.mark.parametrize("starter", starters())
