@@ -80,6 +80,7 @@ class Course:
         demand(not problem, place, problem)
         if solved:
             text = text.replace("](solutions/", "](")  # the solved twins are in that folder
+            text = text.replace("](../assets/", "](../../assets/")
         return with_numbers(self.root, DIFF.sub(fill, text), place)
 
     def code(self, text: str, solved: bool, place: str) -> str:
