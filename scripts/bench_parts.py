@@ -155,13 +155,13 @@ def sharded(work: Path) -> Part:
 
 
 def launches(work: Path) -> Part:
-    """Two ranks that only say who they are: what a launch takes before its program begins."""
+    """Two ranks that import torch and say who they are: what a launch takes before its work."""
 
     def run(rounds: int, seed: int, copied: tuple[str, int] = ("", 0)) -> dict:
         folder = work / "launches"
         if not folder.exists():
             lessons(folder)
-        torchrun = ["torchrun", "--standalone", "--nproc-per-node=2", "hello.py"]
+        torchrun = ["torchrun", "--standalone", "--nproc-per-node=2", "devices.py"]
         launch = partial(start, folder, *torchrun)
         forked = partial(launch, **fork(folder))
         kinds = {"plain": partial(launch, **plain()), "forked": forked, "forked again": forked}

@@ -1,4 +1,4 @@
-"""Every program that a lesson launches is broken in five ways; its notebook must stop and name it.
+"""Every program that a lesson launches is broken in many ways; its notebook must stop and name it.
 
 `make test` breaks the programs of two launches, which the hash of the notebooks' code draws;
 `make launch-faults` those of all.
@@ -39,15 +39,27 @@ BODIES = {
     "no torchrun": "original()",
     "succeeds": "pass",
 }
+# What a program without a main() does ahead of its first line, instead or as well.
+LINES = {
+    "raises on rank 1": 'assert os.environ["RANK"] != last, "broken on purpose"',
+    HANGS: 'time.sleep(3600 if os.environ["RANK"] == last else 0)',
+    "says nothing": "sys.exit()",
+    "no torchrun": "",
+}
 SAYS = {
     "raises on rank 1": "{name}.py failed (exit code 1)",
     HANGS: "{name}.py",
     "writes nothing": "{name}.py ended well but left no readable results",
     "stale results": "{name}.py ended well but left no readable results",
+    "says nothing": 'printed("{name}")',
     "no torchrun": "{name}.py was not started: there is no torchrun here",
     "succeeds": "{name}.py succeeded, and here it was meant to fail",
 }
-KINDS = list(SAYS)[:-1]
+KINDS = {  # how a launch can be broken, by who reads what it came to
+    "result": [kind for kind in BODIES if kind != "succeeds"],
+    "printed": [*LINES],
+    "failure": ["succeeds"],
+}
 # A cell before the launch, for some kinds.
 BEFORE = {
     "no torchrun": 'import os\nos.environ["PATH"] = "/usr/bin:/bin"',
@@ -59,7 +71,7 @@ MAIN = '\n\nif __name__ == "__main__":'
 class Fault(NamedTuple):
     path: Path  # of the notebook
     name: str  # of the program
-    reader: str  # `result` or `failure`, which reads what the launch came to
+    reader: str  # one of KINDS, which reads what the launch came to
     kind: str  # how the program is broken
 
 
@@ -81,16 +93,18 @@ def launches() -> list[tuple[Path, str, str]]:
         for before, cell, reading in zip(cells, cells[1:], cells[2:], strict=False):
             match = LAUNCH.match(cell.source)
             if match and "Begun(" not in before.source:
-                reader = "failure" if f'failure("{match[1]}"' in reading.source else "result"
-                known[path, match[1], reader] = None
+                read = {reader for reader in KINDS if f'{reader}("{match[1]}"' in reading.source}
+                known |= dict.fromkeys((path, match[1], reader) for reader in read)
     return list(known)
 
 
 def broken(source: str, name: str, kind: str) -> str:
-    """The cell that writes a program, with another main() in its place."""
-    assert MAIN in source, f"{name}.py has no main guard"
+    """The cell that writes a program, with another main() in its place, or another beginning."""
     # A launch of one rank breaks on it. A notebook that imports the program has no WORLD_SIZE.
     last = '"1" if os.environ.get("WORLD_SIZE", "1") != "1" else "0"'
+    if MAIN not in source:
+        write, _, program = source.partition("\n")
+        return f"{write}\nimport os, sys, time\nlast = {last}\n{LINES[kind]}\n{program}"
     setting = f"import os, time\n\noriginal, last = main, {last}"
     main = f"@record\ndef main():\n    {BODIES[kind]}"
     return source.replace(MAIN, f"\n\n{setting}\n\n{main}{MAIN}")
@@ -162,8 +176,7 @@ def verdict(fault: Fault) -> str:
 
 def matrix() -> list[Fault]:
     """Every program, broken in every way that its launch can be."""
-    kinds = {"result": KINDS, "failure": ["succeeds"]}
-    return [Fault(*launch, kind) for launch in launches() for kind in kinds[launch[2]]]
+    return [Fault(*launch, kind) for launch in launches() for kind in KINDS[launch[2]]]
 
 
 def named(fault: Fault) -> str:
@@ -219,7 +232,7 @@ def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> No
 @pytest.mark.quick
 def test_two_lessons_are_drawn_and_each_can_be() -> None:
     met = [drawn(str(salt)) for salt in range(300)]
-    assert all(len(faults) == 2 * len(KINDS) for faults in met)
+    assert all(len(faults) == 2 * len(KINDS["result"]) for faults in met)
     assert all(len({fault.path for fault in faults}) == 2 for faults in met)
     lessons = {path for path, _, _ in launches() if path.stem != "workshop"}
     assert {fault.path for faults in met for fault in faults} == lessons

@@ -4,6 +4,7 @@ import ast
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from urllib.parse import urlparse
 
 import pytest
 import torch
+from ranks import launch
 
 import doctor
 import pulse
@@ -195,6 +197,55 @@ def test_an_error_comes_with_the_remedies(capsys):
     with pulse.remedies(CPU):
         pass
     assert capsys.readouterr().out == ""
+
+
+# ---- the first programs, launched in a folder that holds nothing else
+
+ERROR = re.compile(r"^rank \d: error on the whole curve ([\d.]+)$", re.MULTILINE)
+
+
+def curves(folder: Path, ranks: int, *options: str) -> tuple[list[float], list[torch.Tensor]]:
+    """The error that each rank of curve.py printed, and the curve that it drew."""
+    folder.mkdir()
+    shutil.copy(rooms.program("curve"), folder)
+    text = launch(folder, ranks, "curve.py", *options).text
+    drawn = [torch.load(folder / f"curve{rank}.pt", weights_only=True) for rank in range(ranks)]
+    return [float(error) for error in ERROR.findall(text)], drawn
+
+
+def test_three_lines_make_one_model_of_two(tmp_path: Path) -> None:
+    errors, drawn = curves(tmp_path / "alone", 2)
+    assert len(errors) == 2
+    assert min(errors) > 0.01
+    assert not torch.equal(*drawn)
+    errors, drawn = curves(tmp_path / "together", 2, "--talk")
+    assert len(errors) == 2
+    assert max(errors) < 0.01
+    assert torch.equal(*drawn)
+
+
+def test_three_lines_make_the_step_of_one_process(tmp_path: Path) -> None:
+    """With SGD, to which the sum of two gradients would be a learning rate twice as large."""
+    text = rooms.program("curve").read_text()
+    assert text.count("torch.optim.Adam") == 1
+    drawn = {}
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        (folder / "curve.py").write_text(text.replace("torch.optim.Adam", "torch.optim.SGD"))
+        launch(folder, ranks, "curve.py", "--talk")
+        drawn[ranks] = torch.load(folder / "curve0.pt", weights_only=True)
+    torch.testing.assert_close(drawn[2], drawn[1], atol=1e-4, rtol=0)
+    assert (drawn[1] - torch.linspace(-3, 3, 200).sin().unsqueeze(1)).abs().max() > 0.01
+
+
+def test_the_first_programs_run_without_torchrun(tmp_path: Path) -> None:
+    for name in ("hello", "curve"):
+        shutil.copy(rooms.program(name), tmp_path)
+        command = [sys.executable, f"{name}.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("\n") == 1
 
 
 # ---- launch.py: every way to start a program is watched

@@ -95,10 +95,10 @@ def test_each_slide_stands_in_the_block_of_its_minute() -> None:
             assert {int(slide) for slide in named} <= own, block
 
 
-def test_at_most_nine_launches_and_the_sheet_names_each_with_its_measured_time() -> None:
+def test_at_most_ten_launches_and_the_sheet_names_each_with_its_measured_time() -> None:
     wanted = launches(WORKSHOP)
     assert wanted == launches(SOLVED)
-    assert len(wanted) <= 9
+    assert len(wanted) <= 10
     rows = {row["row"]: row["seconds"] for row in RUN["rows"]}
     own = [f"{program} on {ranks}" for program, ranks in wanted]
     assert list(rows) == [*own, "launches", "other cells"]

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -104,7 +105,8 @@ def beginning(lesson: str, program: str) -> list[str]:
     """The code cells of a lesson up to the cell that reads the first launch of a program."""
     cells = nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4).cells
     sources = [cell.source for cell in cells if cell.cell_type == "code"]
-    last = next(n for n, source in enumerate(sources) if f'result("{program}"' in source)
+    read = re.compile(rf'\b(?:result|printed)\("{program}"')
+    last = next(n for n, source in enumerate(sources) if read.search(source))
     return sources[: last + 1]
 
 
