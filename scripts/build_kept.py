@@ -25,9 +25,9 @@ def from_launch(files: dict[Path, str], path: Path, launch: str) -> list[Noteboo
     outputs = []
     met = False
     for cell in nbformat.reads(files[path], as_version=4).cells:
-        if cell.cell_type == "code":
-            met = met or cell.source == launch
-            outputs += cell.outputs if met else []
+        met = met or cell.source == launch
+        if met and cell.cell_type == "code":
+            outputs += cell.outputs
     return outputs
 
 

@@ -1,4 +1,4 @@
-"""The course's doors and parts, from assets/course.toml: where to begin, and which lesson is for what.
+"""Doors and parts, from assets/course.toml: where to begin, and what each lesson is for.
 
 README, the site's front page and the last slide show them; each adds the minutes of the lessons.
 """
@@ -16,7 +16,10 @@ from build_tables import titles
 
 NAME = "assets/course.toml"
 DOOR_HEAD = ["| you have · 你有 | open · 打開 | minutes · 分鐘 |", "| --- | --- | --- |"]
-LESSON_HEAD = ["| lesson · 課 | afterwards you can · 學完能 | minutes · 分鐘 |", "| --- | --- | --- |"]
+LESSON_HEAD = [
+    "| lesson · 課 | afterwards you can · 學完能 | minutes · 分鐘 |",
+    "| --- | --- | --- |",
+]
 
 
 class Link(NamedTuple):
@@ -55,7 +58,7 @@ class Part(NamedTuple):
     chinese: str
     use: str
     use_chinese: str
-    done: list[tuple[str, str]]  # what one can do at its end, in both languages
+    done: list[list[str]]  # what one can do at its end, in both languages
     lessons: list[Lesson]
 
     @property
@@ -78,13 +81,11 @@ def doors(course: Course) -> list[Door]:
     for entry in read(course).get("door", []):
         try:
             links = [Link(**link) for link in entry["links"]]
-            english = entry["english"]
-            chinese = entry["chinese"]
+            minutes = entry.get("minutes") or build_routes.total(course, entry, NAME)
+            after_class = build_routes.WORKSHOP not in entry.get("lessons", [])
+            found.append(Door(entry["english"], entry["chinese"], links, minutes, after_class))
         except (KeyError, TypeError) as error:
             raise BuildError(f"{NAME}: a door lacks {error}: {entry}.") from None
-        minutes = entry.get("minutes") or build_routes.total(course, entry, NAME)
-        after_class = build_routes.WORKSHOP not in entry.get("lessons", [])
-        found.append(Door(english, chinese, links, minutes, after_class))
     return found
 
 
@@ -95,15 +96,17 @@ def parts(course: Course) -> list[Part]:
     listed = []
     found = []
     for entry in read(course).get("part", []):
-        told = dict(entry)
-        can = told.pop("lessons")
-        listed += can
+        told = {"done": [], "lessons": {}} | entry
         lessons = []
-        for number, after in can.items():
+        for number, after in told["lessons"].items():
             demand(number in known, NAME, f"there is no lesson {number}.")
+            demand(len(after) == 2, NAME, f"lesson {number} has one text in each language.")
             lessons.append(Lesson(known[number], *named[number], *after))
-        done = [tuple(pair) for pair in told.pop("done", [])]
-        found.append(Part(**told, done=done, lessons=lessons))
+        listed += told["lessons"]
+        try:
+            found.append(Part(**told | {"lessons": lessons}))
+        except TypeError as error:
+            raise BuildError(f"{NAME}: a part lacks {error}: {entry}.") from None
     wanted = ", ".join(known)
     remedy = f"its parts have the lessons {', '.join(listed)}, not {wanted}: each once, in order."
     demand(listed == list(known), NAME, remedy)
@@ -144,7 +147,9 @@ def lessons_table(course: Course) -> str:
 
 def said(element: str, english: str, chinese: str) -> str:
     """A text of a slide, as an element for each language."""
-    return f'<{element} lang="en">{english}</{element}><{element} lang="zh-TW">{chinese}</{element}>'
+    return (
+        f'<{element} lang="en">{english}</{element}><{element} lang="zh-TW">{chinese}</{element}>'
+    )
 
 
 def part_items(course: Course) -> str:

@@ -112,7 +112,9 @@ def routes(course: Course) -> str:
         return f"[{match[1]}]({page})" if page else match[1]
 
     rows = []
-    for row in build_routes.routes_table(course, "assets/semester.md").partition("\n\n")[0].splitlines():
+    for row in (
+        build_routes.routes_table(course, "assets/semester.md").partition("\n\n")[0].splitlines()
+    ):
         cells = row.split(" | ")
         for column in (1, 3):
             cells[column] = WORD.sub(link, cells[column])
