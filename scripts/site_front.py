@@ -22,7 +22,7 @@ from build_grammar import demand
 from build_tables import titles
 from publish_list import addresses
 
-LOOK_UP = ("error-texts", "glossary", "tutorials", "how-fast", "platforms")
+LOOK_UP = ("convert", "error-texts", "glossary", "tutorials", "how-fast", "platforms")
 TEACH = ("run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).with_name("templates"))
 WORD = re.compile(r"\b(\d\d|workshop)\b")
