@@ -12,6 +12,7 @@ import json
 import sys
 from pathlib import Path
 
+import build_kept
 import publish_list
 import rooms
 from build_checks import check_launches
@@ -89,13 +90,13 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
     assets = course.root / "assets"
     pages = [*assets.glob("*.html"), *assets.rglob("*.md")]
     files |= {path: filled_page(course, path) for path in pages if path not in tables}
-    return files
+    return files | build_kept.readme(course, files)
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(content)
 
 
 def write_programs(course: Course, number: str, folder: Path | None) -> int:
@@ -111,7 +112,8 @@ def write_programs(course: Course, number: str, folder: Path | None) -> int:
     for _, cell in code_cells(cells):
         match = WRITE.match(cell.source)
         if match:
-            write(folder / match[1], cell.source.partition("\n")[2] + "\n")
+            text = cell.source.partition("\n")[2] + "\n"
+            write(folder / match[1], text.encode())
             print(folder / match[1])
     return 0
 
@@ -129,11 +131,13 @@ def write_all(course: Course, check: bool, force: bool, inert: Inert) -> int:
     known = inert.name in {*course.programs, ""}
     known = known or any(f'"id": "{inert.name}"' in text for text in files.values())
     demand(known, f"--inert {inert.name}", "no program and no cell is called so.")
-    there = {path: path.read_text() for path in files if path.exists()}
-    changed = [path for path, text in files.items() if there.get(path) != text]
+    made = {path: text.encode() for path, text in files.items()}
+    made |= build_kept.pictures(course, files)
+    there = {path: path.read_bytes() for path in made if path.exists()}
+    changed = [path for path, content in made.items() if there.get(path) != content]
     for path in changed:
         if not check:
-            write(path, files[path])
+            write(path, made[path])
         outcome = "not what would be built: run `make build`" if check else "written"
         print(f"{course.name(path)}: {outcome}")
     for path in waiting(course, files):

@@ -12,13 +12,13 @@ import publish_list
 from build_course import Course
 from build_grammar import demand
 from build_numbers import with_numbers
+from build_parts import door_items, doors_table, lessons_table, part_items
 from build_routes import routes_table
-from build_tables import Errors, lessons_table, titles
+from build_tables import Errors
 
 CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
 ADDRESS = re.compile(r'(<code [^>]*?data-address="(\w+)">).*?(</code>)')
 CODE_OF_CLASS = re.compile(r'(<p class="qr" data-address="class">).*?(</p>)', re.DOTALL)
-LESSONS = re.compile(r'(<ol class="notebooks">\n).*?(</ol>)', re.DOTALL)
 
 
 def filled_region(text: str, name: str, table: str, place: str) -> str:
@@ -31,9 +31,10 @@ def filled_region(text: str, name: str, table: str, place: str) -> str:
 
 
 def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:
-    """The README with its lists of lessons and routes; the page of error texts with its tables."""
+    """The README with its doors and lessons; the pages of routes and of error texts."""
     tables = {
-        "README.md": {"lessons": lessons_table(course), "routes": routes_table(course)},
+        "README.md": {"doors": doors_table(course), "lessons": lessons_table(course)},
+        "assets/routes.md": {"routes": routes_table(course)},
         "assets/error-texts.md": {"errors": errors.table("../notebooks/")},
     }
     pages = {}
@@ -49,7 +50,7 @@ def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:
 
 
 def filled_page(course: Course, path: Path) -> str:
-    """A page of assets/ with its code, numbers, addresses and list of lessons filled in."""
+    """A page of assets/ with its code, numbers, addresses, parts and doors filled in."""
     place = course.name(path)
 
     def code(match: re.Match) -> str:
@@ -63,12 +64,12 @@ def filled_page(course: Course, path: Path) -> str:
     def code_of_class(match: re.Match) -> str:
         return match[1] + drawn(course.listed.get("class_url", "")) + match[2]
 
-    def lessons(match: re.Match) -> str:
-        return match[1] + lesson_items(course) + match[2]
-
     text = with_numbers(course.root, CODE.sub(code, path.read_text()), place)
     text = CODE_OF_CLASS.sub(code_of_class, ADDRESS.sub(address, text))
-    return LESSONS.sub(lessons, text)
+    for name, items in (("parts", part_items), ("doors", door_items)):
+        if f"<!-- {name}: " in text:
+            text = filled_region(text, name, items(course), place)
+    return text
 
 
 def drawn(address: str) -> str:
@@ -79,15 +80,6 @@ def drawn(address: str) -> str:
 
     code = segno.make(address, error="m", micro=False)
     return code.svg_inline(border=4, omitsize=True, dark="#000", light="#fff")
-
-
-def lesson_items(course: Course) -> str:
-    """The lessons as items of a list on a slide."""
-    items = []
-    for number, english, chinese in titles(course):
-        spans = f'<span lang="en">{english}</span> <span lang="zh-TW">{chinese}</span>'
-        items.append(f"<li><b>{number}</b> {spans}</li>\n")
-    return "".join(items)
 
 
 def excerpt(course: Course, source: str, place: str) -> str:

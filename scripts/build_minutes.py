@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from build_course import Course
-from build_grammar import BuildError, Cells, about, own, tags
+from build_grammar import BuildError, Cells, about, demand, own, tags
 from build_languages import CJK, FENCED
 from build_launches import launch_of
 from build_lessons import EXERCISE
@@ -79,16 +79,18 @@ def changed(text: str) -> int:
     return count
 
 
-def parts(cells: Cells, seconds: list[float]) -> dict[str, Part]:
+def parts(cells: Cells, seconds: list[float], through: str = "") -> dict[str, Part]:
     """The parts of a lesson in their order: `core`, perhaps `second`, `further`.
 
     `seconds` are those of its launches, in order; too few or too many are not used.
+    through: what follows this section is `rest`; there is no such part without that section.
     """
     plain = [cell for _, cell in own(cells)]
     count = sum(launch_of(cell.source) is not None for cell in plain)
     measured = iter(seconds if len(seconds) == count else [LAUNCH] * count)
     found = {"core": Part()}
     name = "core"
+    met = False
     for cell in plain:
         if cell.cell_type == "code":
             part = found[name]
@@ -103,6 +105,10 @@ def parts(cells: Cells, seconds: list[float]) -> dict[str, Part]:
                 name = "further"
             elif SECOND.search(piece):
                 name = "second"
+            title = re.match(r"## (.+?)(?: ·|$)", piece)
+            if title and met:
+                name = "rest"
+            met = met or bool(title and title[1] == through)
             part = found.setdefault(name, Part())
             part.words += words(piece)
             part.tokens += changed(piece)
@@ -132,6 +138,14 @@ def lesson_parts(course: Course, path: Path) -> dict[str, Part]:
     """The parts of one lesson, unsolved, with its launches as they were measured last."""
     seconds = measured(course.notebooks / f"{path.stem}.ipynb")
     return parts(course.lesson(path, solved=False), seconds)
+
+
+def beginning(course: Course, path: Path, through: str) -> int:
+    """The minutes of a lesson up to the end of one of its sections, named in English."""
+    seconds = measured(course.notebooks / f"{path.stem}.ipynb")
+    found = parts(course.lesson(path, solved=False), seconds, through)
+    demand("rest" in found, course.name(path), f"no section “{through}”, where a route ends.")
+    return rounded(found["core"].minutes)
 
 
 def told(course: Course, path: Path) -> tuple[str, int]:

@@ -1,7 +1,7 @@
-"""Routes through the course, for the README: which lessons, how many minutes, what to know first.
+"""Routes through the course: which lessons, how many minutes, what to know first.
 
 The routes are in assets/routes.toml; minutes and what to know first come from the lessons, and so
-does the map of which lesson needs which.
+does the map of which lesson needs which. assets/routes.md and the site show them.
 """
 
 import tomllib
@@ -18,6 +18,8 @@ HEAD = [
 WORKSHOP = "workshop"
 WORKSHOP_MINUTES = 90
 KEYS = {"english", "chinese", "lessons"}
+# Only up to the end of this section of the last lesson; and what that much of it needs.
+PARTLY = {"through", "needs"}
 
 
 def needs(course: Course) -> dict[str, list[str]]:
@@ -40,6 +42,25 @@ def first(chosen: list[str], needed: dict[str, list[str]]) -> list[str]:
 def minutes(course: Course, path: Path) -> int:
     """Those of a lesson's core, of both periods if it has two."""
     return sum(map(int, build_minutes.told(course, path)[0].split(" + ")))
+
+
+def total(course: Course, entry: dict, place: str) -> int:
+    """The minutes of the lessons of a route or a door; of the last one perhaps only the beginning.
+
+    entry: `lessons`, and perhaps `through`, the section with which the last one ends.
+    """
+    paths = {source.stem[:2]: source for source in course.sources}
+    chosen = entry["lessons"]
+    unknown = ", ".join(number for number in chosen if number not in {*paths, WORKSHOP})
+    demand(chosen and not unknown, place, f"“{entry['english']}” names no lesson: {unknown}.")
+    count = 0
+    for number in chosen:
+        count += WORKSHOP_MINUTES if number == WORKSHOP else minutes(course, paths[number])
+    if "through" in entry:
+        last = paths[chosen[-1]]
+        count -= minutes(course, last)
+        count += build_minutes.beginning(course, last, entry["through"])
+    return count
 
 
 def short(numbers: list[str]) -> str:
@@ -65,24 +86,24 @@ def read(path: Path, place: str) -> list[dict]:
         raise BuildError(f"{place}: {problem}") from None
 
 
-def routes_table(course: Course) -> str:
-    """The routes as a table, and the map of needs."""
+def routes_table(course: Course, plan: str = "semester.md") -> str:
+    """The routes as a table, and the map of needs; `plan`: where their link to it leads."""
     path = course.root / "assets" / "routes.toml"
     place = course.name(path)
-    paths = {source.stem[:2]: source for source in course.sources}
     needed = needs(course)
     rows = list(HEAD)
     for route in read(path, place):
-        demand(set(route) == KEYS, place, f"a route has {', '.join(sorted(KEYS))}: {route}.")
+        right = KEYS <= set(route) <= KEYS | PARTLY
+        known = f"{', '.join(sorted(KEYS))}, and perhaps {', '.join(sorted(PARTLY))}"
+        demand(right, place, f"a route has {known}: {route}.")
         chosen = route["lessons"]
-        unknown = ", ".join(number for number in chosen if number not in {*paths, WORKSHOP})
-        demand(chosen and not unknown, place, f"“{route['english']}” names no lesson: {unknown}.")
-        total = sum(
-            WORKSHOP_MINUTES if number == WORKSHOP else minutes(course, paths[number])
-            for number in chosen
-        )
-        before = short(first(chosen, needed))
-        name = f"{route['english']} · {route['chinese']}"
-        rows.append(f"| {name} | {short(chosen)} | {total} | {before} |")
+        count = total(course, route, place)
+        before = first(route.get("needs", chosen), needed)
+        before = sorted({*before, *route.get("needs", [])})
+        name = f"{route['english']} · {route['chinese']}".replace("semester.md", plan)
+        lessons = short(chosen)
+        if "through" in route:
+            lessons += ", first half · 前半"
+        rows.append(f"| {name} | {lessons} | {count} | {short(before)} |")
     arrows = [f"  {early} --> {late}" for late, all_early in needed.items() for early in all_early]
     return "\n".join([*rows, "", "```mermaid", "graph LR", *arrows, "```"]) + "\n"

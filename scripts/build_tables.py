@@ -1,4 +1,4 @@
-"""The tables that the build makes: the list of lessons; errors and the sections on them."""
+"""The titles of all lessons; the tables of errors and of the sections on them."""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +6,8 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-import build_minutes
-import publish_list
 from build_course import Course
-from build_grammar import Cells, demand, own, tags
+from build_grammar import Cells, demand, own
 
 ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
 SEARCH = """Take a few words of your message (no path, no number and no name of your own) and \
@@ -29,20 +27,6 @@ They are quoted from other people's bug reports, two pieces from PyTorch's code.
 下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。引用自別人的討論串，其中兩段出自 PyTorch \
 的程式碼。
 """
-HEAD = ["lesson", "課程", "core · 核心", "further · 延伸", "solution · 解答"]
-BADGES = 4  # where a column with badges comes in, if the course has a repository
-
-
-def row(
-    course: Course, english: str, chinese: str, minutes: tuple[str, int], stem: str
-) -> list[str]:
-    link = f"notebooks/{stem}.ipynb"
-    core, further = minutes
-    solution = f"[✓](notebooks/solutions/{stem}.ipynb)"
-    cells = [f"[{english}]({link})", chinese, core, str(further or ""), solution]
-    if course.listed["repository"]:
-        cells.insert(BADGES, publish_list.badges(course.listed, link, named=True))
-    return cells
 
 
 def titles(course: Course) -> Iterator[tuple[str, str, str]]:
@@ -54,26 +38,6 @@ def titles(course: Course) -> Iterator[tuple[str, str, str]]:
         number = path.stem[:2]
         demand(title[1] == number, place, f"the heading says {title[1]}, the file {number}.")
         yield title.groups()
-
-
-def lessons_table(course: Course) -> str:
-    """The README's list of lessons."""
-    head = list(HEAD)
-    pictures = []
-    if course.listed["repository"]:
-        head.insert(BADGES, "open · 開啟")
-        named = publish_list.PICTURES.items()
-        pictures = ["", *(f"[{place}]: {picture}" for place, picture in named)]
-    rows = [head, ["---"] * len(head)]
-    for path, title in zip(course.sources, titles(course), strict=True):
-        number, english, chinese = title
-        minutes = build_minutes.told(course, path)
-        rows.append(row(course, f"{number} {english}", chinese, minutes, path.stem))
-    cells = [cell for source in course.sources.values() for cell in source.cells]
-    if any("workshop" in tags(cell) for cell in cells):
-        rows.append(row(course, "The workshop", "九十分鐘的工作坊", ("90", 0), "workshop"))
-    table = [f"| {' | '.join(cells)} |" for cells in rows]
-    return "\n".join([*table, *pictures]) + "\n"
 
 
 class Errors:

@@ -165,10 +165,9 @@ def reminder(listed: dict) -> str:
     return f"{NAME} has no class_url: {gain}."
 
 
-def badges(listed: dict, code_file: str, named: bool = False) -> str:
-    """Links that open a notebook on Kaggle and Colab; `named`: a page gives the pictures once."""
+def badges(listed: dict, code_file: str) -> str:
+    """Links that open a notebook on Kaggle and Colab."""
     links = []
     for place, address in addresses(listed, code_file).items():
-        picture = f"[{place}]" if named else f"({PICTURES[place]})"
-        links.append(f"[![Open in {place.capitalize()}]{picture}]({address})")
+        links.append(f"[![Open in {place.capitalize()}]({PICTURES[place]})]({address})")
     return " ".join(links)

@@ -12,7 +12,9 @@ import nbformat
 from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 
+import build_kept
 import build_minutes
+import build_parts
 import build_routes
 import site_map
 from build_course import Course
@@ -20,7 +22,8 @@ from build_grammar import demand
 from build_tables import titles
 from publish_list import addresses
 
-LOOK_UP = ("error-texts", "glossary", "tutorials", "run-sheet", "day-before", "semester")
+LOOK_UP = ("convert", "error-texts", "glossary", "tutorials", "how-fast", "platforms")
+TEACH = ("run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).with_name("templates"))
 WORD = re.compile(r"\b(\d\d|workshop)\b")
 REPOSITORY = "{repository}"  # in the addresses of lessons.json, until it is known
@@ -85,16 +88,17 @@ def figure(course: Course, path: Path, folder: Path) -> tuple[str, str, int, int
     return "", "", 0, 0
 
 
-def ladder(course: Course, folder: Path) -> list[Step]:
-    """All lessons, in order."""
+def ladder(course: Course, folder: Path) -> dict[str, Step]:
+    """All lessons, in order, by number."""
     text = MarkdownIt().renderInline
-    steps = []
+    steps = {}
     for path, title in zip(course.sources, titles(course), strict=True):
         told = opening(course, path)
         goals = (text(told.goal), text(told.goal_chinese))
         minutes = build_minutes.told(course, path)
         pages = (f"notebooks/{path.stem}.html", f"notebooks/solutions/{path.stem}.html")
-        steps.append(Step(*title, *goals, *minutes, *pages, *figure(course, path, folder)))
+        step = Step(*title, *goals, *minutes, *pages, *figure(course, path, folder))
+        steps[step.number] = step
     return steps
 
 
@@ -108,7 +112,9 @@ def routes(course: Course) -> str:
         return f"[{match[1]}]({page})" if page else match[1]
 
     rows = []
-    for row in build_routes.routes_table(course).partition("\n\n")[0].splitlines():
+    for row in (
+        build_routes.routes_table(course, "assets/semester.md").partition("\n\n")[0].splitlines()
+    ):
         cells = row.split(" | ")
         for column in (1, 3):
             cells[column] = WORD.sub(link, cells[column])
@@ -116,24 +122,38 @@ def routes(course: Course) -> str:
     return "\n".join(rows)
 
 
+def page(link: str) -> str:
+    """Where a path of the repository is on the site."""
+    return re.sub(r"\.(?:md|ipynb)$", ".html", link)
+
+
+def curve(course: Course, folder: Path) -> tuple[int, int]:
+    """The course's picture, put into `folder`, and its size."""
+    picture = (course.root / build_kept.PICTURE).read_bytes()
+    (folder / "curve.png").write_bytes(picture)
+    return size(picture)
+
+
 def tree(names: list[str], caption: str) -> str:
     """A hidden list of pages for the navigation."""
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *names, "```", ""])
 
 
-def trees(names: list[str], runs: bool) -> str:
-    """The navigation."""
-    lessons = [name for name in names if "/solutions/" not in name]
-    solved = [name for name in names if "/solutions/" in name]
+def trees(course: Course, names: list[str], runs: bool) -> str:
+    """The navigation: the parts, pages to look up, pages for teachers, solutions."""
+    found = []
+    for part in build_parts.parts(course):
+        lessons = [f"notebooks/{lesson.path.stem}" for lesson in part.lessons]
+        there = [name for name in lessons if name in names]
+        found.append(tree(there, f"{part.english} {part.range} · {part.chinese}"))
     sheets = [f"assets/{name}" for name in LOOK_UP]
     if runs:
         sheets.append("runs")
-    parts = [
-        tree(lessons, "Lessons · 課程"),
-        tree(sheets, "Look up, and teach · 查詢與教學"),
-        tree(solved, "Solutions · 解答"),
-    ]
-    return "\n".join(parts)
+    found.append(tree(sheets, "Look up · 查詢"))
+    workshop = [name for name in names if name == "notebooks/workshop"]
+    found.append(tree([*workshop, *(f"assets/{name}" for name in TEACH)], "Teach · 教學"))
+    found.append(tree([name for name in names if "/solutions/" in name], "Solutions · 解答"))
+    return "\n".join(found)
 
 
 def torch_version(course: Course, path: Path) -> str:
@@ -166,7 +186,7 @@ def write_lessons(course: Course, sources: Path) -> None:
 
 
 def write_front(course: Course, sources: Path, names: list[str]) -> None:
-    """index.md: the doors, the routes, the map, the ladder. `names`: the notebooks of the site.
+    """index.md: the doors, the parts, the routes, the map. `names`: the notebooks of the site.
 
     runs.md, if it is in `sources` by then, is linked, too.
     """
@@ -176,12 +196,16 @@ def write_front(course: Course, sources: Path, names: list[str]) -> None:
     runs = (sources / "runs.md").exists()
     template = Environment(loader=TEMPLATES, autoescape=True).get_template("front.md.j2")
     text = template.render(
+        curve=curve(course, folder),
+        doors=build_parts.doors(course),
+        page=page,
+        parts=build_parts.parts(course),
         steps=ladder(course, folder),
         routes=routes(course),
         lines=site_map.lines(needed),
         places=site_map.places(needed),
         runs=runs,
-        trees=trees(names, runs),
+        trees=trees(course, names, runs),
     )
     (sources / "index.md").write_text(text.lstrip())
     write_lessons(course, sources)

@@ -24,12 +24,13 @@ from run_machine import processor
 BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
 CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
 CODE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
-SHEETS = ("glossary", "tutorials", "run-sheet", "day-before", "semester", "error-texts")
+SHEETS = ("glossary", "tutorials", "how-fast", "platforms", "run-sheet", "day-before", "semester")
+SHEETS += ("error-texts", "convert")
 PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
 # Links to what is copied as it is; and to files of the repository that the site has no page of.
 COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")
 OUTSIDE = re.compile(
-    r"\[([^]]*)\]\((?:\.\./(?:README|CONTRIBUTING|CHANGELOG)|guides/\w+)\.md[^)]*\)"
+    r"\[([^]]*)\]\((?:(?:\.\./(?:README|CONTRIBUTING|CHANGELOG)|guides/\w+)\.md|[\w./-]+\.json)[^)]*\)"
 )
 HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
 WRITES = re.compile(r"%%writefile (\S+)")

@@ -111,7 +111,7 @@ def keep(note: str, gpus: bool) -> None:
     facts["seconds"] = {name: part["machine"]["seconds"] for name, part in parts.items()}
     write_rows(f"{facts['cores']}-cores", facts | {"note": note}, rows)
     if "final" in parts:
-        print(f"a line for the README:\n{readme_line(facts, parts['final']['rows'][0])}")
+        print(f"a line for assets/how-fast.md:\n{line_to_send(facts, parts['final']['rows'][0])}")
 
 
 def write_rows(name: str, facts: dict, rows: list[dict]) -> None:
@@ -122,8 +122,8 @@ def write_rows(name: str, facts: dict, rows: list[dict]) -> None:
     print(f"wrote {path.relative_to(speedrun_facts.ROOT)}")
 
 
-def readme_line(facts: dict, final: dict) -> str:
-    """One row of the README's table "Speed-run"."""
+def line_to_send(facts: dict, final: dict) -> str:
+    """One row of the table of speed-runs."""
     ours = final["fastest"]
     right = f"{mean(final['tutorial']['mirrored']):.1f} % → {mean(ours['mirrored']):.1f} %"
     errors = f"{final['ratio']:.2f} ({final['low']:.2f} – {final['high']:.2f})"

@@ -53,7 +53,7 @@ def test_every_word_can_be_changed_but_what_is_filled_and_drawn(page: Page):
 
 def test_an_edit_survives_export_and_reopening(page: Page, context: BrowserContext, tmp_path: Path):
     press(page, "End e")
-    for text in ["h1 [lang=en]", "li [lang=zh-TW] >> nth=2", ".part [lang=en]"]:
+    for text in ["h1 [lang=en]", ".cards p[lang=zh-TW] >> nth=2", ".part [lang=en]"]:
         page.locator(f"section.on {text}").click()
         page.keyboard.press("End")
         page.keyboard.type(" <b>&amp; 再來")

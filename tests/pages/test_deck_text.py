@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from deck import COUNT, ROOT, SOURCE
 
+import build_parts
 import publish_list
 from build_course import Course
 from build_fill import excerpt
@@ -136,14 +137,16 @@ def test_hidden_code_is_found(slide: str, hidden: set[str]):
     assert hidden_code(slide) == hidden
 
 
-def test_the_last_slide_lists_every_lesson():
-    spans = r'<span lang="en">(.*?)</span> <span lang="zh-TW">(.*?)</span>'
-    listed = re.findall(rf"<li><b>(\d\d)</b> {spans}</li>", SOURCE)
-    titles = []
-    for source in sorted((ROOT / "notebooks" / "src").glob("*.md")):
-        title = re.search(r"^# (\d\d) · (.+?) · (.+)$", source.read_text(), re.MULTILINE)
-        titles.append(title.groups())
-    assert listed == titles
+def test_the_last_slide_shows_the_three_parts_and_where_to_go_on():
+    course = Course(ROOT)
+    last = re.findall(r"^<section\b.*?^</section>", SOURCE, re.MULTILINE | re.DOTALL)[-1]
+    for part in build_parts.parts(course):
+        name = f'<span lang="en">{part.english}</span><span lang="zh-TW">{part.chinese}</span>'
+        assert f"<b>{part.range}</b> {name}" in last
+    rows = re.findall(r'<p lang="en">([^<]+): <b>[^<]+</b>, (\d+) minutes</p>', last)
+    after = [door for door in build_parts.doors(course) if door.after_class]
+    assert rows == [(door.english, str(door.minutes)) for door in after]
+    assert len(rows) == 3
 
 
 def test_addresses_are_those_of_the_published_notebooks():

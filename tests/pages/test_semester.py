@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import build_parts
+from build_course import Course
+
 pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +37,13 @@ def test_sixteen_weeks_for_the_first_thirteen_lessons() -> None:
 def test_a_second_semester_for_the_rest() -> None:
     assert weeks(SECOND) == [str(week) for week in range(1, len(rows(SECOND)) + 1)]
     assert linked(FIRST) + linked(SECOND) == [path.stem for path in LESSONS.values()]
+
+
+def test_both_plans_name_the_parts() -> None:
+    course, practice, library = build_parts.parts(Course(ROOT))
+    for plan, part in ((FIRST, course), (FIRST, practice), (SECOND, library)):
+        assert f"*{part.english}* ({part.range})" in plan
+        assert f"「{part.chinese}」（{part.range}）" in plan
 
 
 @pytest.mark.parametrize("row", rows(FIRST) + rows(SECOND), ids=lambda row: row[1].lstrip("[")[:2])

@@ -12,6 +12,7 @@ from bs4 import BeautifulSoup, SoupStrainer, Tag
 from playwright.sync_api import BrowserContext
 
 import build_minutes
+import build_parts
 import build_routes
 import site_build
 import site_front
@@ -35,6 +36,8 @@ THINGS = [
     "assets/glossary.html",
     "assets/error-texts.html",
     "assets/tutorials.html",
+    "assets/how-fast.html",
+    "assets/platforms.html",
     "assets/day-before.html",
     "assets/semester.html",
 ]
@@ -133,12 +136,28 @@ def table() -> list[list[str]]:
     return rows
 
 
-def test_three_doors_lead_to_pages_that_exist(front: BeautifulSoup, site: Path) -> None:
-    doors = front.select(".door > a.door-name")
-    assert len(doors) == 3
-    for door in doors:
-        assert (site / door["href"]).is_file()
+def test_the_doors_are_those_of_the_readme_and_lead_to_pages(
+    front: BeautifulSoup, site: Path
+) -> None:
+    doors = front.select(".door")
+    known = build_parts.doors(COURSE)
+    assert len(doors) == len(known) == 5
+    for door, told in zip(doors, known, strict=True):
+        addresses = [link["href"] for link in door.select("a")]
+        assert addresses == [site_front.page(link.to) for link in told.links]
+        assert all((site / address).is_file() for address in addresses)
+        assert f"{told.minutes} minutes" in door.get_text()
         assert {text["lang"] for text in door.select("[lang]")} == {"en", "zh-Hant-TW"}
+
+
+def test_the_front_page_shows_the_parts_and_when_one_is_done(front: BeautifulSoup) -> None:
+    parts = build_parts.parts(COURSE)
+    headings = [heading.get_text() for heading in front.select("#lessons h3, section > h3")]
+    for part in parts:
+        assert any(f"{part.english} {part.range}" in heading for heading in headings)
+    assert [len(part.done) for part in parts] == [3, 0, 0]
+    assert len(front.select(".done li")) == 6  # in two languages
+    assert front.select_one(".why img")["src"] == "front/curve.png"
 
 
 def test_everything_is_two_clicks_away(site: Path) -> None:
@@ -169,7 +188,7 @@ def test_the_ladder_has_goal_minutes_and_figure_of_every_lesson(
     steps = front.select(".ladder > li")
     assert len(steps) == len(COURSE.sources)
     for step, path in zip(steps, COURSE.sources, strict=True):
-        assert step.select_one("h3 a")["href"] == f"notebooks/{path.stem}.html"
+        assert step.select_one("h4 a")["href"] == f"notebooks/{path.stem}.html"
         core, further = build_minutes.told(COURSE, path)
         told = step.select_one(".minutes").get_text()
         assert f"Core {core} minutes" in told

@@ -196,7 +196,42 @@ def count(number: int) -> int:
     # END SOLUTION
 '''
 TABLE = "<!-- {}: filled by scripts/build.py -->\n<!-- end -->\n\n"
-README = f"# Course · 課程\n\n{TABLE.format('lessons')}{TABLE.format('routes')}The end.\n"
+REGIONS = "".join(map(TABLE.format, ("doors", "first", "lessons")))
+README = f"# Course · 課程\n\n{REGIONS}The end.\n"
+ROUTES = f"# Routes · 路線\n\n{TABLE.format('routes')}"
+COURSE = """\
+[[door]]
+english = "two ranks"
+chinese = "兩個 rank"
+lessons = ["02"]
+links = [
+    { english = "Second", chinese = "第二", to = "notebooks/02_second.ipynb" },
+    { english = "Texts", chinese = "訊息", to = "assets/error-texts.md" },
+]
+
+[[door]]
+english = "an error"
+chinese = "一個錯誤"
+minutes = 2
+links = [{ english = "Texts", chinese = "訊息", to = "assets/error-texts.md" }]
+
+[[part]]
+english = "Early"
+chinese = "前面"
+use = "first"
+use_chinese = "先學"
+done = [["count", "數數"]]
+[part.lessons]
+01 = ["count to three", "數到三"]
+
+[[part]]
+english = "Late"
+chinese = "後面"
+use = "then"
+use_chinese = "再學"
+[part.lessons]
+02 = ["count again", "再數一次"]
+"""
 ERROR_TEXTS = f"# Error texts · 錯誤訊息\n\n{TABLE.format('errors')}"
 SLIDES = """\
 <pre class="code" data-src="alpha.py#loop" id="a">old</pre>
@@ -246,6 +281,8 @@ SOURCES = {
     BESIDE: BETA,
     LAUNCHER: "def result(name): ...\n",
     "README.md": README,
+    "assets/routes.md": ROUTES,
+    "assets/course.toml": COURSE,
     "assets/error-texts.md": ERROR_TEXTS,
     DECK: SLIDES,
     "assets/bench.json": RUN,

@@ -109,7 +109,7 @@ CHANGES = {
     "program": (PROGRAM, "range(3)", "range(2)"),
     "title": (FIRST, "01 · First", "01 · Foremost"),
     "repository": (LISTED, "us/course", "them/course"),
-    "table by hand": ("README.md", "| 第一課 |", "| 第1課 |"),
+    "table by hand": ("README.md", "數到三 |", "數到 3 |"),
     "deck by hand": (DECK, "total = 0", "total = 1"),
     "number by hand": (DECK, "1.88", "2.00"),
 }

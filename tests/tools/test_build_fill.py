@@ -5,14 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from small_course import DECK, FIRST, LISTED, PROGRAM, ROW, SECOND, Small
+from small_course import DECK, FIRST, LISTED, PROGRAM, ROW, SECOND, Small, refused
 
 from build_numbers import REFERENCE, SPANS
 
 pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[2]
-BEGIN = "<!-- lessons: filled by scripts/build.py -->\n"
 
 
 def links(text: str) -> list[str]:
@@ -74,23 +73,82 @@ def test_badges_leave_outputs_alone(course: Small):
     assert "github.com/them/lessons/" in after.cells[0].source
 
 
-def solved(name: str) -> str:
-    return f"[✓](notebooks/solutions/{name}.ipynb)"
+def region(page: str, name: str) -> list[str]:
+    """The lines that the build has filled in."""
+    begin = f"<!-- {name}: filled by scripts/build.py -->\n"
+    return page.partition(begin)[2].partition("<!-- end -->")[0].splitlines()
 
 
-def test_the_readme_lists_the_lessons(course: Small):
-    table = course["README.md"].partition(BEGIN)[2].partition("<!-- end -->")[0]
-    *rows, blank, kaggle, colab = table.splitlines()[2:]
-    assert [blank, kaggle[:10], colab[:9]] == ["", "[kaggle]: ", "[colab]: "], "pictures, once"
-    title = "[The workshop](notebooks/workshop.ipynb)"
-    assert [re.sub(r" \| \[!.*?\) \| ", " | ", row) for row in rows] == [
-        f"| [01 First](notebooks/01_first.ipynb) | 第一課 | 10 |  | {solved('01_first')} |",
-        f"| [02 Second](notebooks/02_second.ipynb) | 第二課 | 10 |  | {solved('02_second')} |",
-        f"| {title} | 九十分鐘的工作坊 | 90 |  | {solved('workshop')} |",
+FIRST_ROW = "| [01 First · 第一課](notebooks/01_first.ipynb) | count to three · 數到三 | 10 |"
+
+
+def test_the_readme_lists_the_lessons_in_their_parts(course: Small):
+    lines = region(course["README.md"], "lessons")
+    assert [line for line in lines if line.startswith("### ")] == [
+        "### Early 01 · 前面",
+        "### Late 02 · 後面",
     ]
-    assert links(rows[0]) == elsewhere("01_first", "nvidiaTeslaT4")[:2]
-    assert links(rows[1]) == elsewhere("02_second", "none")[:2]
+    assert [line for line in lines if line.startswith("| [")] == [
+        FIRST_ROW,
+        "| [02 Second · 第二課](notebooks/02_second.ipynb) | count again · 再數一次 | 10 |",
+    ]
+    assert lines.count("first · 先學") == lines.count("then · 再學") == 1
+    assert lines.index("- count · 數數") < lines.index("### Late 02 · 後面")
     assert course["README.md"].endswith("<!-- end -->\n\nThe end.\n")  # around it nothing changes
+
+
+def test_the_readme_says_where_to_begin(course: Small):
+    head, line, notebook, page = region(course["README.md"], "doors")
+    assert "minutes · 分鐘" in head and set(line) == set("| -")
+    texts = "[Texts · 訊息](assets/error-texts.md)"
+    assert page == f"| an error · 一個錯誤 | {texts} | 2 |"
+    assert links(notebook) == elsewhere("02_second", "none")[:2]
+    short = re.sub(r", \[(?:Kaggle|Colab)\]\([^)]*\)", "", notebook)
+    second = "[Second · 第二](notebooks/02_second.ipynb)"
+    assert short == f"| two ranks · 兩個 rank | {second}, {texts} | 10 |"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '02 = ["count again"',
+            '03 = ["count again"',
+            "assets/course.toml: there is no lesson 03.",
+        ),
+        (
+            '02 = ["count again", "再數一次"]',
+            "",
+            "parts have the lessons 01, not 01, 02: each once",
+        ),
+        ('["count to three", "數到三"]', '["count to three"]', "assets/course.toml: lesson 01 has"),
+        ('lessons = ["02"]', 'lessons = ["07"]', "course.toml: “two ranks” names no lesson: 07."),
+        ('lessons = ["02"]\n', "", "assets/course.toml: a door lacks 'lessons'"),
+        ("to = ", "too = ", "assets/course.toml: a door lacks"),
+        ('use = "first"', "use = first", "assets/course.toml: "),
+        ('use = "first"', "", "assets/course.toml: a part lacks"),
+    ],
+)
+def test_a_mistake_in_doors_or_parts_is_refused(
+    course: Small, capsys, old: str, new: str, message: str
+):
+    course["assets/course.toml"] = course["assets/course.toml"].replace(old, new, 1)
+    refused(course, capsys, message)
+
+
+def test_a_slide_shows_parts_and_where_to_go_on(course: Small):
+    marks = "".join(
+        f"<!-- {name}: filled by scripts/build.py -->\n<!-- end -->\n"
+        for name in ("parts", "doors")
+    )
+    course[DECK] += marks
+    assert course.build() == 0
+    early, late = region(course[DECK], "parts")
+    assert '<b>01</b> <span lang="en">Early</span><span lang="zh-TW">前面</span>' in early
+    assert '<p lang="en">then</p><p lang="zh-TW">再學</p>' in late
+    again, error = region(course[DECK], "doors")
+    assert '<p lang="en">two ranks: <b>Second</b>, 10 minutes</p>' in again
+    assert '<p lang="zh-TW">一個錯誤：<b>訊息</b>，2 分鐘</p>' in error
 
 
 def test_without_an_address_nothing_leads_there(course: Small):
@@ -110,14 +168,8 @@ def test_without_an_address_nothing_leads_there(course: Small):
         assert not links(first) and "source ·" not in first
     assert course.notebook().cells[0].source.startswith("# 01 · First · 第一課\n\nCore 10 minutes")
     assert places.replace(">x<", "><") in course[DECK]
-    readme = course["README.md"]
-    table = readme.partition(BEGIN)[2].partition("<!-- end -->")[0].splitlines()
-    assert table[0] == "| lesson | 課程 | core · 核心 | further · 延伸 | solution · 解答 |"
-    assert (
-        table[2]
-        == f"| [01 First](notebooks/01_first.ipynb) | 第一課 | 10 |  | {solved('01_first')} |"
-    )
-    assert {row.count("|") for row in table} == {6}
+    assert FIRST_ROW in region(course["README.md"], "lessons")
+    assert not links(course["README.md"])
 
 
 def test_no_built_file_names_a_placeholder():
