@@ -9,7 +9,7 @@ import build_python
 import rooms
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
-LAUNCH = re.compile(r"!(?:\w+=\S* )*torchrun .*?(\w+)\.py\b")
+LAUNCH = re.compile(r"!(?:\w+=\S* )*(?:torchrun|python) .*?(\w+)\.py\b")
 READS = re.compile(r'\b(?:result|printed|failure)\("(\w+)"')
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
 PLACED = (ast.Store, ast.Del)  # how `rows[2] = x` and `del rows[2]` use `rows[2]`

@@ -1,14 +1,19 @@
 """What lesson 04 promises and its notebook does not run.
 
-Copies of unusual models, and a model that is split over three ranks.
+Copies of unusual models, a model that is split over three ranks, and the training to copy.
 """
 
+import re
+import runpy
+from functools import partial
 from pathlib import Path
 
+import adam
 import pytest
 import torch
 from ranks import launch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import rooms
 from byhand import gather, parallel_apply, places, replicate, scatter
@@ -68,3 +73,31 @@ def test_three_ranks_can_share_a_model(tmp_path: Path) -> None:
     assert max(report["gap"] for report in reports) < 1e-10
     messages = [len(report["sent"]) for report in reports]
     assert messages == [1, 2, 1], "the one in the middle sends both ways"
+
+
+def circle_loss(x: Tensor, y: Tensor, network: nn.Module) -> Tensor:
+    return nn.functional.cross_entropy(network(x.double()), y)
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_the_training_to_copy_is_one_of_adam(gpus, tmp_path, monkeypatch, capsys) -> None:
+    """Alone, and in the wrapper, which without a GPU passes calls on: the file is the same."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    ran = runpy.run_path(str(rooms.program("dptrain")))
+    assert isinstance(ran["model"], nn.DataParallel) == (gpus > 1)
+
+    torch.manual_seed(0)
+    points = 2 * torch.rand(4096, 2) - 1
+    inside = (points.square().sum(1) < 0.64).long()
+    network = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 2))
+    loader = DataLoader(TensorDataset(points, inside), 64, shuffle=True)
+    batches = [batch for _ in range(3) for batch in loader]
+    losses = [partial(circle_loss, x, y) for x, y in batches]
+    told = torch.tensor(adam.train(network.double(), losses, rate=0.01))
+    assert adam.distance(torch.load("dptrain.pt"), network) < 1e-3
+    printed = [
+        float(number) for number in re.findall(r"mean loss ([\d.]+)", capsys.readouterr().out)
+    ]
+    assert printed == pytest.approx(told.view(3, 64).mean(1).tolist(), abs=1e-3)

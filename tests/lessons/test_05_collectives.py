@@ -9,7 +9,9 @@ import time
 import pytest
 import torch
 from ranks import PROGRAMS, SEVERAL, launch
+from torch import nn
 
+import rooms
 from child import outcome
 
 
@@ -63,6 +65,31 @@ def test_two_ranks_take_the_steps_of_one_process(tmp_path):
     for rank in (0, 1):
         gap = (weights[2, rank] - weights[1, 0]).abs().max()
         assert gap < 1e-4, f"rank {rank} is off by {gap}"
+
+
+def test_the_twins_take_the_steps_of_one_process(tmp_path):
+    """torchrunned.py, of which spawned.py is a copy that starts its ranks itself."""
+    reports = launch(tmp_path, 2, str(PROGRAMS / "halves_by_sgd.py")).reports("torchrunned", 2)
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1)).double()
+    x = torch.linspace(-3, 3, 200, dtype=torch.float64).unsqueeze(1)
+    for _ in range(500):
+        network.zero_grad()
+        (network(x) - x.sin()).square().mean().backward()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter -= 0.01 * parameter.grad
+    error = (network(x) - x.sin()).square().mean().item()
+    for report in reports:
+        assert report["seen"] == 100
+        assert report["error"] == pytest.approx(error, rel=1e-3)
+
+
+def test_spawned_and_torchrunned_train_alike():
+    """Between the imports and the last lines only the names differ, so one test serves both."""
+    texts = [rooms.program(name).read_text() for name in ("spawned", "torchrunned")]
+    bodies = [text.partition("def train")[2].partition("if __name__")[0] for text in texts]
+    assert bodies[0].replace("spawned", "torchrunned") == bodies[1]
 
 
 def hangs() -> None:

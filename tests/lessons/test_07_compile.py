@@ -4,8 +4,11 @@ The notebook compares the ways with each other; here each is compared with float
 """
 
 import copy
+import runpy
+import shutil
 import sys
 
+import adam
 import pytest
 import torch
 import torch.distributed as dist
@@ -212,3 +215,24 @@ def test_a_compiled_model_saves_other_names_and_the_inner_one_does_not():
     assert inner.compile() is None
     assert type(inner) is model.ResNet
     assert list(inner.state_dict()) == names, "the method leaves them as they are"
+
+
+def test_the_training_to_copy_is_one_of_adam(tmp_path, monkeypatch, capsys) -> None:
+    """Also without a C++ compiler, and its file can be loaded into a plain model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    runpy.run_path(str(rooms.program("compiletrain")))
+    text = capsys.readouterr().out
+    assert "no g++ here" in text
+
+    torch.manual_seed(0)
+    points = torch.randn(4096, 2)
+    heights = points[:, :1].sin() * points[:, 1:].sin()
+    network = nn.Sequential(nn.Linear(2, 256), nn.GELU(), nn.Linear(256, 1)).double()
+    far = nn.functional.mse_loss
+    losses = [lambda model: far(model(points.double()), heights.double())] * 101
+    told = adam.train(network, losses, rate=0.01)
+    assert adam.distance(torch.load("compiletrain.pt"), network) < 1e-2
+    for step in (0, 50, 100):
+        assert f"step {step:3}: loss {told[step]:.3f}" in text

@@ -1,5 +1,7 @@
 """Trainings that PyTorch refuses as they begin: ranks that do not come, models that do not fit.
 
+And what a first conversion to DDP is often told.
+
 Run:  torchrun --standalone --nproc-per-node=2 refused.py
 """
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from devices import here, keep_group, report, start
 from loud import complaint
@@ -63,6 +66,24 @@ def twice() -> None:
     output.sum().backward()
 
 
+def shuffled() -> None:
+    """The loader got a sampler, and shuffle=True was left beside it."""
+    data = TensorDataset(torch.zeros(4, 1))
+    sampler = DistributedSampler(data)
+    DataLoader(data, shuffle=True, sampler=sampler)
+
+
+def through_the_wrapper() -> None:
+    """The wrapper is asked for a layer of the model."""
+    ddp_model = DistributedDataParallel(Checkpointed())
+    print(ddp_model.layer)
+
+
+def one_gpu() -> None:
+    """The GPU's number was copied, but the model is on the CPU."""
+    DistributedDataParallel(Checkpointed(), device_ids=[0])
+
+
 @record
 def main() -> None:
     # gloo on the CPU everywhere: so the messages read the same with and without GPUs.
@@ -72,8 +93,13 @@ def main() -> None:
     messages["more layers"] = complaint(lambda: wrap(more_layers, place.rank))
     messages["wider"] = complaint(lambda: wrap(wider, place.rank))
     messages["twice"] = complaint(twice)
+    first = {
+        "shuffle": complaint(shuffled),
+        "layer": complaint(through_the_wrapper),
+        "device_ids": complaint(one_gpu),
+    }
     dist.barrier()
-    report("refused", place, told=messages)
+    report("refused", place, told=messages, first=first)
     dist.destroy_process_group()
 
 
