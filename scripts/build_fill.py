@@ -66,7 +66,8 @@ def filled_page(course: Course, path: Path) -> str:
     def lessons(match: re.Match) -> str:
         return match[1] + lesson_items(course) + match[2]
 
-    text = with_numbers(course.root, CODE.sub(code, path.read_text()), place)
+    text = course.with_lines(CODE.sub(code, path.read_text()), place)
+    text = with_numbers(course.root, text, place)
     text = CODE_OF_CLASS.sub(code_of_class, ADDRESS.sub(address, text))
     return LESSONS.sub(lessons, text)
 
