@@ -20,7 +20,7 @@ from build_grammar import demand
 from build_tables import titles
 from publish_list import addresses
 
-LOOK_UP = ("error-texts", "glossary", "tutorials", "run-sheet", "day-before", "semester")
+LOOK_UP = ("convert", "error-texts", "glossary", "tutorials", "run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).with_name("templates"))
 WORD = re.compile(r"\b(\d\d|workshop)\b")
 REPOSITORY = "{repository}"  # in the addresses of lessons.json, until it is known

@@ -24,7 +24,7 @@ from run_machine import processor
 BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
 CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
 CODE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
-SHEETS = ("glossary", "tutorials", "run-sheet", "day-before", "semester", "error-texts")
+SHEETS = ("convert", "glossary", "tutorials", "run-sheet", "day-before", "semester", "error-texts")
 PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
 # Links to what is copied as it is; and to files of the repository that the site has no page of.
 COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")
@@ -286,6 +286,7 @@ def write_all(course: Course, sources: Path, only: list[str] | None, executed: P
     extra = sources / "extra" / "assets"
     extra.mkdir(parents=True)
     for page in PAGES:
-        (extra / page).write_text((course.root / "assets" / page).read_text())
+        text = (course.root / "assets" / page).read_text()
+        (extra / page).write_text(text.replace('href="convert.md"', 'href="convert.html"'))
     site_errors.write_errors(course, sources, linked_error)
     site_front.write_front(course, sources, names)
