@@ -49,7 +49,7 @@ class Course:
 
     def with_lines(self, text: str, place: str) -> str:
         """A text with lines of programs filled in: `<!-- first.py#set_epoch -->`, code behind it,
-        is the one line of first.py with this piece, without its comment.
+        is the one line of first.py with this piece, without its comment, and without what it returns.
         """
 
         def fill(match: re.Match) -> str:
@@ -58,6 +58,8 @@ class Course:
             remedy = f"{match[1]} has {len(found)} lines with {match[2]}: name a piece of one line."
             demand(len(found) == 1, place, remedy)
             code = found[0].partition("  # ")[0].strip().removeprefix("Run:").lstrip()
+            if code.startswith("def "):
+                code = code.partition(" ->")[0]
             return f"<!-- {match[1]}#{match[2]} -->`{code}`"
 
         return LINE.sub(fill, text)

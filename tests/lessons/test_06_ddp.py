@@ -17,9 +17,9 @@ import batchnorm
 import cifar10
 import ddp
 import rooms
+import scaffold
 import shapes
 import single
-import scaffold
 from devices import Place, here
 from loader import Pictures, augment, normalise
 from model import ResNet

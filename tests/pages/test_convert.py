@@ -51,7 +51,6 @@ def raised(action: Callable[[], object]) -> str:
 
 
 def test_every_other_message_is_produced_here(monkeypatch):
-    import torch
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
