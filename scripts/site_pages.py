@@ -286,7 +286,6 @@ def write_all(course: Course, sources: Path, only: list[str] | None, executed: P
     extra = sources / "extra" / "assets"
     extra.mkdir(parents=True)
     for page in PAGES:
-        text = (course.root / "assets" / page).read_text()
-        (extra / page).write_text(text.replace('href="convert.md"', 'href="convert.html"'))
+        (extra / page).write_text((course.root / "assets" / page).read_text())
     site_errors.write_errors(course, sources, linked_error)
     site_front.write_front(course, sources, names)

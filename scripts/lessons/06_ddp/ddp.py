@@ -65,9 +65,9 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
     losses = []
     weights = []
     began = time.perf_counter()
-    for epoch in range(args.epochs):
+    for epoch in range(args.epochs):  # 5. a new order in each
         # BEGIN LIVE
-        sampler.set_epoch(epoch)  # 5. a new order
+        sampler.set_epoch(epoch)
         # STUB # the sampler does not know which epoch this is
         # END LIVE
         model.train()
