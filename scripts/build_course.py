@@ -16,6 +16,8 @@ from build_languages import check_languages
 from build_numbers import with_numbers
 
 CELL_LINES = 12
+CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
+LINE = re.compile(r"<!-- (\w+\.py)#(.+?) -->`[^`]*`")
 DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 HIDDEN = {"jupyter": {"source_hidden": True}, "_kg_hide-input": True, "cellView": "form"}
 
@@ -44,6 +46,31 @@ class Course:
         demand(name in self.programs, place, f"no room in {self.name(self.lessons)} holds {name}.")
         path = self.programs[name]
         return solve(path.read_text(), solved, self.name(path), live)
+
+    def with_lines(self, text: str, place: str) -> str:
+        """A text with lines of programs filled in: `<!-- first.py#set_epoch -->`, code behind it,
+        is the one line of first.py with this piece, without its comment, and without what it returns.
+        """
+
+        def fill(match: re.Match) -> str:
+            lines = self.program(match[1], True, place).splitlines()
+            found = [line for line in lines if match[2] in line]
+            remedy = f"{match[1]} has {len(found)} lines with {match[2]}: name a piece of one line."
+            demand(len(found) == 1, place, remedy)
+            code = found[0].partition("  # ")[0].strip().removeprefix("Run:").lstrip()
+            if code.startswith("def "):
+                code = code.partition(" ->")[0]
+            return f"<!-- {match[1]}#{match[2]} -->`{code}`"
+
+        return LINE.sub(fill, text)
+
+    def conversions(self, place: str) -> str:
+        """The table of assets/convert.md: a script for one GPU, and what becomes of its lines."""
+        path = self.root / "assets" / "convert.md"
+        text = self.with_lines(path.read_text(), self.name(path))
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        demand(rows, place, f"{self.name(path)} has no table.")
+        return re.sub("<!-- .*? -->", "", "\n".join(rows))
 
     def lesson(self, path: Path, solved: bool) -> Cells:
         """The cells of one lesson, with those tagged `class`, which stand in the workshop alone."""
@@ -78,6 +105,8 @@ class Course:
 
         problem = check_languages(text)
         demand(not problem, place, problem)
+        if CONVERT in text:
+            text = text.replace(CONVERT, self.conversions(place))
         if solved:
             text = text.replace("](solutions/", "](")  # the solved twins are in that folder
             text = text.replace("](../assets/", "](../../assets/")

@@ -64,7 +64,8 @@ def filled_page(course: Course, path: Path) -> str:
     def code_of_class(match: re.Match) -> str:
         return match[1] + drawn(course.listed.get("class_url", "")) + match[2]
 
-    text = with_numbers(course.root, CODE.sub(code, path.read_text()), place)
+    text = course.with_lines(CODE.sub(code, path.read_text()), place)
+    text = with_numbers(course.root, text, place)
     text = CODE_OF_CLASS.sub(code_of_class, ADDRESS.sub(address, text))
     for name, items in (("parts", part_items), ("doors", door_items)):
         if f"<!-- {name}: " in text:

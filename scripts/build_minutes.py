@@ -4,8 +4,9 @@ python scripts/build_minutes.py          # every lesson, its parts and their min
 python scripts/build_minutes.py 03 05    # these lessons alone
 
 180 English words or 260 tokens of open code a minute, 4 minutes an exercise, 1 a prediction, and
-the seconds of the launches. Learners who took the time needed about that. A diff counts as code;
-folded cells count nothing, nor does Chinese: a reader reads one of the two languages.
+the seconds of the launches. Learners who took the time needed about that. A diff counts as code,
+and the program that it leads to is then known. Folded cells count nothing, nor does Chinese: a
+reader reads one of the two languages.
 """
 
 import io
@@ -19,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from build_course import Course
-from build_grammar import BuildError, Cells, about, demand, own, tags
+from build_grammar import WRITE, BuildError, Cells, about, demand, own, tags
 from build_languages import CJK, FENCED
 from build_launches import launch_of
 from build_lessons import EXERCISE
@@ -28,6 +29,7 @@ CORE = 50  # minutes: one period
 WORDS, TOKENS = 180, 260  # a minute
 LAUNCH = 5.0  # seconds, where none have been measured
 DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEADS_TO = re.compile(r"^\+\+\+ (\w+\.py)$", re.MULTILINE)
 FURTHER = re.compile(r"^## Going further · 延伸$", re.MULTILINE)
 SECOND = re.compile(r"^## Second period · 第二節$", re.MULTILINE)
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
@@ -79,6 +81,12 @@ def changed(text: str) -> int:
     return count
 
 
+def program_of(code: str) -> str:
+    """The file that a cell writes, "" if none."""
+    match = WRITE.match(code)
+    return match[1] if match else ""
+
+
 def parts(cells: Cells, seconds: list[float], through: str = "") -> dict[str, Part]:
     """The parts of a lesson in their order: `core`, perhaps `second`, `further`.
 
@@ -91,15 +99,18 @@ def parts(cells: Cells, seconds: list[float], through: str = "") -> dict[str, Pa
     found = {"core": Part()}
     name = "core"
     met = False
+    known: set[str] = set()  # programs that a diff has shown
     for cell in plain:
         if cell.cell_type == "code":
             part = found[name]
             if launch_of(cell.source):
                 part.launches += 1
                 part.seconds += next(measured)
-            elif "fold" not in tags(cell):
+            elif "fold" not in tags(cell) and program_of(cell.source) not in known:
                 part.tokens += tokens(re.sub(r"\A%%\w+.*\n|^!.*$", "", cell.source))
             continue
+        for diff in DIFF.findall(cell.source):
+            known.update(LEADS_TO.findall(diff))
         for piece in re.split(r"^(?=##* )", cell.source, flags=re.MULTILINE):
             if FURTHER.search(piece):
                 name = "further"

@@ -17,9 +17,9 @@ import batchnorm
 import cifar10
 import ddp
 import rooms
+import scaffold
 import shapes
 import single
-import toy
 from devices import Place, here
 from loader import Pictures, augment, normalise
 from model import ResNet
@@ -259,13 +259,13 @@ def test_the_converted_script_on_four_ranks_is_one_process_on_whole_batches(laun
     steps = zip(*[report["batches"] for report in reports], strict=True)
     whole = [[row for batch in step for row in batch] for step in steps]
     assert [len(batch) for batch in whole] == [16] * 12
-    for epoch in toy.by_epoch(whole):
+    for epoch in scaffold.by_epoch(whole):
         assert sorted(epoch) == list(range(64))
-    expected = toy.train_alone(whole)
+    expected = scaffold.train_alone(whole)
     for report in reports:
         assert report["weights"] == pytest.approx(expected, rel=0, abs=1e-12)
         assert report["weights"] == reports[0]["weights"], "to the last bit"
-    names = list(toy.network().state_dict())
+    names = list(scaffold.network().state_dict())
     assert [report["saved"] for report in reports] == [[names], [], [], []]
     assert list(torch.load(ended.folder / "convert.pt", weights_only=True)) == names
 

@@ -33,6 +33,7 @@ THINGS = [
     "assets/deck.html",
     "assets/run-sheet.html",
     "assets/handout.html",
+    "assets/convert.html",
     "assets/glossary.html",
     "assets/error-texts.html",
     "assets/tutorials.html",

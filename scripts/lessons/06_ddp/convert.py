@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from devices import here, report
 from group import begin, end
-from toy import Rows, network, notes
+from scaffold import Rows, network, notes
 
 
 @record

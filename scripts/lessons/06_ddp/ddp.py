@@ -37,7 +37,7 @@ def parse(doc: str) -> Namespace:
 
 def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> dict:
     """Train the model; its loss and one of its weights at each step, and pictures a second."""
-    # A new random order in each epoch, dealt out so that no two ranks take the same picture.
+    # 3. My share: the sampler deals out the pictures, so that no two ranks take the same one.
     batch_size = args.global_batch_size // place.world_size
     # BEGIN LIVE
     sampler = DistributedSampler(train_set, shuffle=True, seed=args.seed, drop_last=True)
@@ -50,7 +50,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
     if steps == 0:
         raise ValueError("no epoch, or not one whole batch of pictures")
 
-    # DDP copies rank 0's weights to all ranks, and averages the gradients while `backward` runs.
+    # 4. Average: DDP copies rank 0's weights to all, then averages gradients during `backward`.
     # BEGIN LIVE
     ddp_model = DistributedDataParallel(model)
     # STUB ddp_model = model
@@ -65,7 +65,7 @@ def train(model: ResNet, train_set: Pictures, args: Namespace, place: Place) -> 
     losses = []
     weights = []
     began = time.perf_counter()
-    for epoch in range(args.epochs):
+    for epoch in range(args.epochs):  # 5. a new order in each
         # BEGIN LIVE
         sampler.set_epoch(epoch)
         # STUB # the sampler does not know which epoch this is
@@ -126,12 +126,12 @@ def evaluate(model: nn.Module, test_set: Pictures, place: Place) -> dict[str, fl
 
 @record
 def main() -> None:
-    place = here()
+    place = here()  # 1. my GPU
     args = parse(__doc__)
     if args.global_batch_size % place.world_size:
         batch = f"a global batch of {args.global_batch_size}"
         raise ValueError(f"{place.world_size} ranks cannot share {batch} equally")
-    limit = timedelta(seconds=60)
+    limit = timedelta(seconds=60)  # 2. meet the others, within a minute
     dist.init_process_group(place.backend, timeout=limit, device_id=place.bound)
 
     train_set = Pictures(True, args.train_size)
@@ -146,11 +146,11 @@ def main() -> None:
     history = train(model, train_set, args, place)
     scores = evaluate(model, test_set, place)
     if place.rank == 0:
-        torch.save(model.state_dict(), "ddp.pt")  # not the DDP wrapper: no `module.` in the names
+        torch.save(model.state_dict(), "ddp.pt")  # 6. one rank saves, not the wrapper: no `module.`
         right = f"{scores['correct']:,} of {scores['count']:,} test pictures right"
         print(f"{train_set.source}: {right}")
     report("ddp", place, data=train_set.source, **history, **scores)
-    dist.destroy_process_group()
+    dist.destroy_process_group()  # 7. say goodbye
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from toy import has_left, imagined
+from scaffold import has_left, imagined
 
 
 def begin() -> str:
