@@ -52,6 +52,8 @@ REJECTED = re.compile(r"✗|\bnot (?:\w+ )?yet\b")  # what the check of an exerc
 SECONDS = 15  # that a mutant should take; it is ended after LIMIT
 LIMIT = 120
 LEAST = {"00": 3, "12": 3}  # mutants of a lesson; all others have five
+# They watch a notebook, and compute nothing: tests of their own and `make launch-faults` try them.
+WATCHERS = {"launch.py", "handin.py"}
 KEYS = {"why", "program", "old", "new", "launch", "test", "before"}
 FORMAT = "(the format is at the top of tests/campaigns/mutants.py)"
 
@@ -313,15 +315,18 @@ def fingerprint(lesson: str) -> str:
     """A hash of all on which a lesson's mutants rest: code cells, programs, mutants, judges.
 
     Of the shared programs those that it writes: no other can be in its notebook's folder. Not of
-    prose and comments, which no mutant can see, nor of what mutants and tests are called.
+    prose and comments, which no mutant can see, nor of what mutants and tests are called, nor of
+    the programs that only watch, unless a mutant changes them.
     """
     source = the_course().sources[ROOT / "notebooks" / "src" / f"{lesson}.md"]
     cells = [same.cell(cell.source) for cell in source.cells if cell.cell_type == "code"]
     programs = ROOT / "scripts" / "lessons"
     paths = [programs / "common" / name for name in WRITE.findall("\n".join(cells))]
     paths += (programs / lesson).glob("*")  # a new lesson has no room yet
-    paths = sorted(paths, key=lambda path: path.name)  # a program may move to `common`
     them, _ = readable([lesson])
+    unseen = WATCHERS - {mutant.program for mutant in them}
+    paths = [path for path in paths if path.name not in unseen]
+    paths = sorted(paths, key=lambda path: path.name)  # a program may move to `common`
     rows = []
     for mutant in them:
         judge = judging(mutant.test) if mutant.test else mutant.launch

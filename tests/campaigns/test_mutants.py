@@ -150,7 +150,7 @@ JUDGE = "test_two_calls_add_up_as_in_torch"
     ("file", "old", "new", "matters"),
     [
         ("scalar.py", "self.data * other.data", "self.data + other.data", True),
-        ("launch.py", "code == -2", "code == -3", True),
+        ("launch.py", "code == -2", "code == -3", False),
         ("test_02_autograd.py", "d * a + d * (b + c)", "d * a", True),
         ("02_autograd.toml", "\nnew = ", "\nnew = ' ' #", True),
         ("scalar.py", '"""', '"""More words. ', False),
