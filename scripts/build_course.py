@@ -49,7 +49,7 @@ class Course:
 
     def with_lines(self, text: str, place: str) -> str:
         """A text with lines of programs filled in: `<!-- first.py#set_epoch -->`, code behind it,
-        is the one line of first.py with this piece, without its comment, and without what it returns.
+        is the one line of first.py with this piece, without its comment and what it returns.
         """
 
         def fill(match: re.Match) -> str:
