@@ -17,7 +17,7 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 # A cell of prose that begins with an English word and ends with a Chinese one.
-PROSE = re.compile(r"[A-Z][a-z]+(?P<between> [^#|]*)[\u4e00-\u9fff]。")
+PROSE = re.compile(r"[A-Z][a-z]+(?P<between> [\s\S]*)[\u4e00-\u9fff][。？]")
 
 
 def cells(name: str) -> dict[str, str]:

@@ -38,6 +38,7 @@ LAUNCHED = "!torchrun --standalone --nproc-per-node=2 hello.py"
 CELLS = [
     new_markdown_cell(CORE_TEXT),
     new_code_cell("%%writefile hello.py\nprint(1)  # comments are free"),
+    new_code_cell("%%writefile new.py\na = 2  # the diff has just shown it"),
     new_code_cell("%%writefile launch.py\nprint(2)", metadata={"tags": ["fold"]}),
     new_code_cell("not_counted = 1", metadata={"tags": ["class"]}),
     new_code_cell(LAUNCHED),
