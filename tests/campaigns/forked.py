@@ -32,6 +32,9 @@ CLOCKS = re.compile(
     r"|pause|wait|idle|cost|looks|alive|_ms|_us"
 )
 
+# Programs that train on with what was faster: two launches agree only by chance.
+CHOOSES = ("tune ",)
+
 
 def leaves(value: object, place: str = "") -> dict[str, object]:
     """Every single value of a report, by the way that leads to it."""
@@ -111,7 +114,8 @@ def compare(path: Path, work: Path) -> str:
         loose = differences(plain, again)
     # A list of times may have two that are the same by chance.
     places = {place(name) for name in loose if ".told." in name}
-    left = sorted(name for name in other - loose if place(name) not in places)
+    firm = {name for name in other - loose if not name.startswith(CHOOSES)}
+    left = sorted(name for name in firm if place(name) not in places)
     weights = sum(".weights." in name for name in plain)
     said = f"{path.stem}: {len(plain)} values, {weights} of them weights"
     said += f", {ranks - own} lines by forked ranks"
