@@ -136,14 +136,6 @@ def test_every_link_of_the_readme_leads_to_a_file() -> None:
     assert not missing
 
 
-def test_the_readme_shows_the_three_lines_of_the_first_lesson() -> None:
-    program = (ROOT / "scripts" / "lessons" / "00_start_here" / "curve.py").read_text()
-    shown = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1].splitlines()
-    lines = [line.partition("  #")[0] for line in program.splitlines()]
-    start = lines.index(f"        {shown[0]}")
-    assert [line.removeprefix(" " * 8) for line in lines[start : start + 3]] == shown
-
-
 def test_the_readme_shows_what_the_first_ddp_prints() -> None:
     """In the form of first.py's line: both ranks, three times, the same weight and other losses."""
     shown = README.partition("<!-- first: ")[2].partition("<!-- end -->")[0]
