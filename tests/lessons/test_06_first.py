@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import PROGRAMS, launch
 from torch import nn
 
@@ -19,7 +20,7 @@ from build_python import imports
 FIRST = rooms.program("first")
 SEEDED = PROGRAMS / "seeded.py"
 EPOCHS = 30
-LINE = r"rank {}, epoch \d+: last point (\S+), loss (\S+), a weight (\S+)"
+LINE = r"rank {}, epoch \d+: (\d+) steps, last point (\S+), loss (\S+), a weight (\S+)"
 
 
 def worked_out(ranks: int) -> dict[str, torch.Tensor]:
@@ -42,7 +43,7 @@ def worked_out(ranks: int) -> dict[str, torch.Tensor]:
 
 
 def columns(text: str, rank: int) -> list[tuple[str, ...]]:
-    """Last points, losses and weights that a rank printed."""
+    """Steps, last points, losses and weights that a rank printed."""
     return list(zip(*re.findall(LINE.format(rank), text), strict=True))
 
 
@@ -66,8 +67,9 @@ def test_two_ranks_are_one_process_on_whole_batches(two) -> None:
 
 
 def test_what_is_printed_tells_one_model_and_two_shares(two) -> None:
-    points, losses, weights = columns(two.text, 0)
-    other_points, other_losses, other_weights = columns(two.text, 1)
+    steps, points, losses, weights = columns(two.text, 0)
+    other_steps, other_points, other_losses, other_weights = columns(two.text, 1)
+    assert steps == other_steps == ("8", "8", "8")
     assert weights == other_weights and len(set(weights)) == 3
     assert losses != other_losses
     assert not set(points) & set(other_points)
@@ -89,6 +91,31 @@ def test_it_runs_alone_without_torchrun(tmp_path) -> None:
     check_saved(tmp_path, 1)
 
 
+def test_on_a_second_machine_it_takes_the_gpu_of_its_local_rank(monkeypatch) -> None:
+    """Places 1 and 2, with GPUs that are only pretended: rank 3 there has local rank 1."""
+    here = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+    for name, value in here.items():
+        monkeypatch.setenv(name, value)
+    asked = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(("device", device)))
+    monkeypatch.setattr(dist, "init_process_group", lambda *of, **more: asked.append((of, more)))
+    begin = FIRST.read_text().partition("rank = dist.get_rank()")[0]
+    exec(compile(begin, "first.py", "exec"), {})
+    gpu = torch.device("cuda:1")
+    assert asked == [("device", gpu), (("nccl",), {"device_id": gpu})], "in this order"
+
+
+def test_it_imports_what_would_keep_the_group_and_leaves_the_group(two) -> None:
+    lines = FIRST.read_text().splitlines()
+    [imported] = [
+        number for number, line in enumerate(lines) if "distributed.nn.functional" in line
+    ]
+    assert imported < min(number for number, line in enumerate(lines) if "init_process" in line)
+    assert lines[-1].startswith("dist.destroy_process_group()")
+    assert two.code == 0
+
+
 def test_it_can_be_copied_anywhere() -> None:
     text = FIRST.read_text()
     ours = {path.stem for path in rooms.programs()}
@@ -106,10 +133,10 @@ def test_each_missing_place_shows_in_its_own_column(tmp_path) -> None:
     assert sorted(missing.values()) == [3, 4, 5]
     for name, place in missing.items():
         text = "\n".join(re.findall(f"^{name}: (.*)", ended.text, re.MULTILINE))
-        points, losses, weights = columns(text, 0)
-        other_points, other_losses, other_weights = columns(text, 1)
+        steps, points, _, weights = columns(text, 0)
+        other_steps, _, _, other_weights = columns(text, 1)
         assert len(points) == 3, "no line is cut"
-        assert (points == other_points) == (place == 3)
-        assert (losses == other_losses) == (place == 3)
+        assert steps == other_steps
+        assert (set(steps) == {"16"}) == (place == 3)
         assert (weights == other_weights) == (place != 4)
         assert (len(set(points)) == 1) == (place == 5)

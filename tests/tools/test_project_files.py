@@ -141,7 +141,8 @@ def test_the_readme_shows_what_the_first_ddp_prints() -> None:
     shown = README.partition("<!-- first: ")[2].partition("<!-- end -->")[0]
     assert "\n$ torchrun --standalone --nproc-per-node=2 first.py\n" in shown
     form = (
-        r"rank (\d), epoch (\d+): last point [+-]\d\.\d\d, loss (\d\.\d{4}), a weight (-?\d\.\d{6})"
+        r"rank (\d), epoch (\d+): 8 steps, last point [+-]\d\.\d\d, loss (\d\.\d{4}), "
+        r"a weight (-?\d\.\d{6})"
     )
     lines = re.findall(f"^{form}$", shown, re.MULTILINE)
     assert shown.count("rank ") == len(lines) == 6

@@ -13,16 +13,17 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
 if "RANK" not in os.environ:  # started without torchrun: the only rank
     os.environ |= alone | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
-if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):  # 1. my GPU
-    device = f"cuda:{os.environ['LOCAL_RANK']}"
-    torch.cuda.set_device(device)
+if torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", 1)):
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)  # 1. my GPU
+    dist.init_process_group("nccl", device_id=device)  # 2. meet the others
 else:
-    device = "cpu"
-dist.init_process_group("gloo" if device == "cpu" else "nccl")  # 2. meet the others
+    device = torch.device("cpu")
+    dist.init_process_group("gloo")
 rank = dist.get_rank()
 
 points = torch.linspace(-3, 3, 256).unsqueeze(1)
@@ -43,7 +44,7 @@ for epoch in range(30):
         optimizer.step()
     if epoch % 10 == 9:
         weight = model[2].weight[0, 0]
-        seen = f"last point {x[-1, 0]:+.2f}, loss {loss:.4f}"
+        seen = f"{len(loader)} steps, last point {x[-1, 0]:+.2f}, loss {loss:.4f}"
         print(f"rank {rank}, epoch {epoch}: {seen}, a weight {weight:.6f}\n", end="")
 
 if rank == 0:  # 6. one rank saves

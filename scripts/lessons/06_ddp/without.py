@@ -14,7 +14,7 @@ from devices import here, report, start
 
 MISSING = {"A": 5, "B": 3, "C": 4}
 CHANGES = {  # for each place what first.py says there, and what stands there without it
-    3: ("DistributedSampler(data)", "DistributedSampler(data, 1, 0)"),  # as if it were alone
+    3: (", sampler=sampler", ", shuffle=True"),  # as on one GPU
     4: ("DistributedDataParallel(model)", "model"),
     5: ("sampler.set_epoch(epoch)", "pass"),
 }
