@@ -68,7 +68,8 @@ def test_every_other_message_is_produced_here(monkeypatch):
 
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    first_row, second_row = (re.findall("`([^`]*)`", ROWS[number][2]) for number in (1, 2))
+    first_row = re.findall("`([^`]*)`", ROWS[1][2])
+    second_row = re.findall("`([^`]*)`", ROWS[2][2])
     said = [raised(lambda: exec(first_row[0], {"os": os, "torch": torch}))]
     said += [raised(lambda: exec(second_row[0], {"device": "cpu"}))]
     said += [raised(lambda: DistributedSampler(range(4)))]
