@@ -293,7 +293,7 @@ def test_no_thread_of_gloo_outlives_its_group(tmp_path, cured):
 
 
 # Programs that leave their group first: they have no DDP, or stay small, to be copied.
-LEAVE_FIRST = {"first", "group", "scaffold", "raises"}
+LEAVE_FIRST = {"curve", "first", "group", "scaffold", "raises"}
 LEAVING = {"destroy_process_group", "end"}  # `end` is that of lesson 06
 KEEPING = {"start", "report", "keep_group"}
 
