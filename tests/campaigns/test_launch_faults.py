@@ -43,8 +43,9 @@ BODIES = {
 LINES = {
     "raises on rank 1": 'assert os.environ["RANK"] != last, "broken on purpose"',
     HANGS: 'time.sleep(3600 if os.environ["RANK"] == last else 0)',
-    "says nothing": "sys.exit()",
+    "says nothing": "sys.exit(0)",
     "no torchrun": "",
+    "succeeds": "sys.exit(0)",
 }
 SAYS = {
     "raises on rank 1": "{name}.py failed (exit code 1)",
@@ -57,7 +58,7 @@ SAYS = {
 }
 KINDS = {  # how a launch can be broken, by who reads what it came to
     "result": [kind for kind in BODIES if kind != "succeeds"],
-    "printed": [*LINES],
+    "printed": [kind for kind in LINES if kind != "succeeds"],
     "failure": ["succeeds"],
 }
 # A cell before the launch, for some kinds.
