@@ -1,5 +1,6 @@
 """The notebooks as they are committed: with outputs, clean ones, a lesson's from one machine."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -20,8 +21,8 @@ DEMANDED = "CI" in os.environ and os.environ.get("GITHUB_EVENT_NAME") != "pull_r
 COMMITTED = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")) + SOLVED
 
 
-def problems(notebook: NotebookNode, size: int) -> list[str]:
-    """What is wrong with a committed notebook of `size` bytes.
+def problems(notebook: NotebookNode) -> list[str]:
+    """What is wrong with a committed notebook.
 
     Its outputs are to be there, clean, and fit a screen.
     """
@@ -29,8 +30,9 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
     outputs = notebook.metadata.get("course", {}).get("outputs", {})
     if not {"torch", "device", "data", "code"} <= set(outputs):
         found.append("no outputs, or not from a named machine")
-    if size >= 200_000 + sum(len(cell.source) for cell in notebook.cells):
-        found.append(f"{size} bytes: outputs are to stay below 200 kB")
+    size = sum(len(json.dumps(cell.get("outputs", []))) for cell in notebook.cells)
+    if size >= 200_000:
+        found.append(f"{size} bytes of outputs: they are to stay below 200 kB")
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type != "code":
             continue
@@ -60,7 +62,7 @@ def problems(notebook: NotebookNode, size: int) -> list[str]:
 )
 def test_committed_outputs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    found = problems(notebook, path.stat().st_size)
+    found = problems(notebook)
     if waits(notebook) and not DEMANDED:
         pytest.skip("it waits for outputs; main's CI demands them")
     name = path.stem if path.stem == "workshop" else path.stem[:2]
@@ -117,7 +119,7 @@ def committed() -> NotebookNode:
 
 
 def found_in(notebook: NotebookNode) -> list[str]:
-    return problems(notebook, len(nbformat.writes(notebook)))
+    return problems(notebook)
 
 
 def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
