@@ -191,7 +191,7 @@ def test_files_in_a_row_are_one_fold(reading: BrowserContext, site: Path) -> Non
     summary = files.locator("summary").first.inner_text()
     assert "這一課的檔案" in summary
     inside = files.locator("details.source")
-    assert inside.count() >= 3
+    assert inside.count() == 3  # handin, devices, without
     assert not inside.first.is_visible()
     files.locator("summary").first.click()
     for name in inside.locator("summary code").all_inner_texts():
