@@ -2,6 +2,8 @@
 
 Run:  python tests/campaigns/aborts.py                    # `make aborts`: 40 uncured, 500 cured
       python tests/campaigns/aborts.py --plain 6          # uncured, each rank a Python of its own
+      python tests/campaigns/aborts.py --program first --launches 200   # by torchrun, as readers do
+      python tests/campaigns/aborts.py --program curve --launches 100 --arguments=--talk
 
 A rank that ends while gloo's threads still hold a tensor may abort: "terminate called without an
 active exception". DDP and some optimizers import torch.distributed.nn.functional, whose functions
@@ -9,6 +11,9 @@ take the default process group as a default argument. Imported when there is a g
 keep it, and its threads, until Python shuts down. common/devices.py imports it before there is one:
 destroy_process_group() then drops the last reference, and waits for the threads. Its report() also
 keeps the group until `atexit`, because torch 2.10 may hang where DDP is the last to hold it.
+
+With --program the torchrun of this Python launches a lesson's program in an empty folder. A launch
+fails if it ends with an error, takes a minute, or says "terminate called".
 
 Two ranks that import torch cost 6 s of processor time, forked ones .5 s; they end alike.
 """
@@ -27,6 +32,7 @@ from pathlib import Path
 import by_hand  # noqa: F401
 
 import rooms
+import run_processes as processes
 
 ROOT = Path(__file__).resolve().parents[2]
 OFTEN = ROOT / "tests" / "programs" / "ends_often.py"
@@ -76,6 +82,33 @@ def plainly(launches: int) -> Counter:
     return codes
 
 
+def by_torchrun(program: str, arguments: list[str], launches: int) -> Counter:
+    """How the launches of a lesson's program ended, counted; what failed is shown."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*torchrun, str(rooms.program(program)), *arguments]
+    ends: Counter = Counter()
+    with processes.guarded("COURSE_ABORTS", "aborts-") as work:
+        settings = environment(**work.environment()) | {"PYTHONPATH": ""}
+        place = {"cwd": work.folder, "env": settings, "text": True}
+        for launch in range(1, launches + 1):
+            end = "clean"
+            said = ""
+            try:
+                done = subprocess.run(command, capture_output=True, timeout=60, **place)
+                said = done.stderr
+                if done.returncode or "terminate called" in said:
+                    end = f"failed with {done.returncode}"
+            except subprocess.TimeoutExpired:
+                end = "hung"
+                work.end()
+            ends[end] += 1
+            if end != "clean":
+                print(f"launch {launch} {end}:\n{said[-3000:]}", flush=True)
+            if launch % 20 == 0:
+                print(f"{launch} of {launches}: {dict(ends)}", flush=True)
+    return ends
+
+
 def tell(what: str, codes: Counter, began: float) -> None:
     seconds = time.monotonic() - began
     aborted = codes[-6]
@@ -88,7 +121,13 @@ def main() -> int:
     parser.add_argument("--launches", type=int, default=500, help="with the cure")
     parser.add_argument("--uncured", type=int, default=40, help="launches without it")
     parser.add_argument("--plain", type=int, default=0, help="launches of the smallest program")
+    parser.add_argument("--program", help="count launches of this one, as readers launch it")
+    parser.add_argument("--arguments", nargs="*", default=[], help="the program's own")
     args = parser.parse_args()
+    if args.program:
+        ends = by_torchrun(args.program, args.arguments, args.launches)
+        print(f"{args.program}: {dict(ends)}")
+        return 1 if set(ends) != {"clean"} else 0
     if args.plain:
         began = time.monotonic()
         tell(f"{args.plain} plain launches, uncured", plainly(args.plain), began)
