@@ -6,7 +6,11 @@ LESSONS ?=
 LESSON ?=
 CONSTRAINTS ?= constraints.txt
 # Campaigns that have a command of their own.
-ALONE := campaigns/test_mutants campaigns/test_launch_faults tools/test_kaggle
+ALONE := campaigns/test_mutants campaigns/test_launch_faults tools/kaggle/test_kaggle
+# Where a Python of ours finds the course's tools: a line in its site-packages.
+FIND_COURSE := -c 'import os, sysconfig; \
+	place = sysconfig.get_path("purelib"); \
+	open(place + "/course.pth", "w").write(os.path.relpath("scripts", place))'
 PIP := -m pip install --quiet --disable-pip-version-check
 # In `make check` torch cannot be imported, so that nothing in it comes to need torch.
 WITHOUT_TORCH := PYTHONPATH=$(CURDIR)/tests/without_torch
@@ -17,33 +21,33 @@ help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 24
 
 run: .venv/run  ## run every notebook, or LESSONS="03 06", and build the site from their outputs; PLAIN=1: launches as readers have them
-	@$(BIN)/python scripts/run_course.py $(if $(PLAIN),--plain) $(LESSONS)
+	@$(BIN)/python -m course.run $(if $(PLAIN),--plain) $(LESSONS)
 
 site: .venv/build  ## build build/site/index.html from the kept outputs, without running anything
-	$(BIN)/python scripts/site_build.py
+	$(BIN)/python -m course.site
 
 test: style .venv/test .venv/kaggle/ready  ## all tests, the linter first; on your machine only those of what changed
-	$(BIN)/python scripts/build.py --check
+	$(BIN)/python -m course.build --check
 	$(BIN)/python -m pytest -n auto
 
 check: style  ## in a minute, without torch: style, derived files, and the quick tests
-	$(WITHOUT_TORCH) $(BIN)/python scripts/build.py --check
+	$(WITHOUT_TORCH) $(BIN)/python -m course.build --check
 	$(WITHOUT_TORCH) $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal \
 		-m "quick and not torch and not thorough" $$(grep -rl --include="test_*.py" mark.quick tests)
 
 style: .venv/build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python scripts/check_style.py
+	$(BIN)/python -m course.style
 
 test-all: test mutants launch-faults test-thorough test-kaggle  ## everything: also every mutant and fault, full parameters
 
 test-thorough: .venv/test .venv/kaggle/ready  ## what takes minutes; notebooks with their unsolved sections, and with full parameters
 	$(BIN)/python -m pytest -n auto -m thorough $(patsubst %,--ignore tests/%.py,$(ALONE))
-	$(BIN)/python scripts/run.py "" solutions/
+	$(BIN)/python -m course.run.notebooks "" solutions/
 
 test-kaggle: .venv/test .venv-kaggle/ready  ## every notebook with Kaggle's packages, in folders like Kaggle's
-	$(BIN)/python -m pytest -n auto -m "" tests/tools/test_kaggle.py
+	$(BIN)/python -m pytest -n auto -m "" tests/tools/kaggle/test_kaggle.py
 
 mutants: .venv/test  ## change what programs compute, line by line; a test or launch must notice each
 	$(BIN)/python tests/campaigns/mutants.py --green $(LESSONS)
@@ -69,30 +73,30 @@ cluster: .venv/test  ## lessons 13 and 14 on real parts: slow links, Slurm, Torc
 	$(BIN)/python -m pytest -m cluster tests/campaigns/cluster
 
 bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS="--frameworks"
-	$(BIN)/python scripts/bench.py $(PARTS)
+	$(BIN)/python -m course.measure $(PARTS)
 
 speedrun: .venv/test  ## from the tutorials' training to the fastest, change by change: PARTS="--data FOLDER"
-	$(BIN)/python scripts/speedrun.py $(PARTS)
+	$(BIN)/python -m course.measure.speedrun $(PARTS)
 
 programs: .venv/build  ## the programs of one lesson, solved, into build/: LESSON=06
-	$(BIN)/python scripts/build.py --programs $(LESSON)
+	$(BIN)/python -m course.build --programs $(LESSON)
 
 build: .venv/build  ## make the notebooks from notebooks/src and scripts/lessons
-	$(BIN)/python scripts/build.py
+	$(BIN)/python -m course.build
 
 outputs: build .venv/run  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
-	$(BIN)/python scripts/run.py --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
-	$(BIN)/python scripts/build.py  # the lessons' minutes count what their launches took
+	$(BIN)/python -m course.run.notebooks --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
+	$(BIN)/python -m course.build  # the lessons' minutes count what their launches took
 
 address: .venv/build  ## say where the course is, for badges, slides and handout: REPO=name/course OWNER=kaggle-name
-	@$(BIN)/python scripts/address.py --repository "$(REPO)" --owner "$(OWNER)"
-	$(BIN)/python scripts/build.py
+	@$(BIN)/python -m course.kaggle.address --repository "$(REPO)" --owner "$(OWNER)"
+	$(BIN)/python -m course.build
 
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
-	$(BIN)/python scripts/publish.py --owner "$(OWNER)" $(ALL) $(LESSONS)
+	$(BIN)/python -m course.kaggle --owner "$(OWNER)" $(ALL) $(LESSONS)
 
 grade: .venv/run  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
-	$(BIN)/python scripts/grade.py "$(DIR)" $(OPTIONS)
+	$(BIN)/python -m course.grade "$(DIR)" $(OPTIONS)
 
 lab: .venv/run  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks
@@ -103,7 +107,11 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 	@touch $@
 
-.venv/build: scripts/requirements.txt $(CONSTRAINTS) | .venv/python
+.venv/course: | .venv/python
+	@$(BIN)/python $(FIND_COURSE)
+	@touch $@
+
+.venv/build: scripts/course/requirements.txt $(CONSTRAINTS) | .venv/python .venv/course
 	@echo "Installing what words, the site and quick tests need into .venv (300 MB: a minute)"
 	@$(BIN)/python $(PIP) --no-compile -r $< -c $(CONSTRAINTS)  # 80 MB less
 	@touch $@
@@ -138,6 +146,7 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@echo "Installing Kaggle's packages into .venv-kaggle (torch alone is 5 GB: about two minutes)"
 	@$(BIN)/python -m venv --clear .venv-kaggle
 	@.venv-kaggle/bin/python $(PIP) -r tests/kaggle-requirements.txt
+	@.venv-kaggle/bin/python $(FIND_COURSE)
 	@touch $@
 
 .venv-cluster/ready: tests/cluster-requirements.txt | .venv/python

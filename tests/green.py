@@ -1,7 +1,7 @@
 """What was green on this machine is not tried again while nothing of what runs has changed.
 
 build/green.json tells for each such test of what it was made when it passed. That counts only while
-all of it is the same by scripts/same.py, and never where the environment variable CI is set. To try
+all of it is the same by course.same, and never where the environment variable CI is set. To try
 everything: delete that file. A test says on what it rests by a mark, `rests_on(by=function)`:
 called with the test's parameters, it gives what `same.digest` takes. No mark is needed by a
 lesson's own tests, test_06_ddp.py, which rest on their programs, and by those in WORDLESS and
@@ -21,12 +21,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-import rooms
-import same
-from build_grammar import SOLUTION, WRITE
-from build_python import imports
-from run_files import write
-from run_machine import processor
+from course import rooms, same
+from course.build.python import imports
+from course.files import write
+from course.grammar import SOLUTION, WRITE
+from course.machine import processor
 
 ROOT = Path(__file__).resolve().parents[1]
 GREEN = ROOT / "build" / "green.json"
@@ -43,9 +42,10 @@ WORDLESS += ["speedrun", "deck_editing", "deck_keys", "deck_looks", "faults"]
 # Those that also look at the code of all notebooks, and at their headings, from which ids come.
 OF_CODE = ["build", "grade", "grade_parts", "kaggle"]
 # What runs a notebook or launches ranks, and what judges them.
-TOOLS = sorted((ROOT / "scripts").glob("run*.py"))
-TOOLS += sorted((ROOT / "scripts" / "forked").glob("*[!_]"))
-TOOLS += [ROOT / "scripts" / "quick_jsonschema.py"]
+COURSE = ROOT / "scripts" / "course"
+SHARED = ("__init__", "files", "launches", "machine", "processes")
+TOOLS = [COURSE / f"{name}.py" for name in SHARED]
+TOOLS += [path for folder in ("run", "forked") for path in sorted((COURSE / folder).glob("*[!_]"))]
 TOOLS += sorted((ROOT / "tests" / "programs").glob("*.py"))
 TOOLS += [ROOT / "tests" / "lessons" / name for name in ("ranks.py", "slices.py", "whole.py")]
 
@@ -92,17 +92,31 @@ def notebook(path: Path) -> list:
 def ours() -> dict[str, Path]:
     """Name → file of all that tests import or launch."""
     tests = ROOT / "tests"
-    paths = [*(ROOT / "scripts").glob("*.py"), *rooms.files(), *tests.glob("*.py")]
+    paths = [*rooms.files(), *tests.glob("*.py")]
     for folder in ("campaigns", "lessons", "programs"):
         paths += (tests / folder).glob("*.py")
-    return {path.stem: path for path in paths}
+    tools = {}
+    for path in COURSE.rglob("*.py"):
+        parts = path.relative_to(COURSE.parent).with_suffix("").parts
+        tools[".".join(parts).removesuffix(".__init__")] = path
+    return tools | {path.stem: path for path in paths}
+
+
+def of_course(code: ast.AST) -> set[str]:
+    """What a piece of code imports of the course's tools, `course.build.pages` say."""
+    found = set()
+    for node in ast.walk(code):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("course."):
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
 
 
 @functools.cache
 def named(path: Path) -> set[Path]:
     """The files of ours that a Python file imports or launches; of a test, also `"ddp"` alone."""
     code = ast.parse(path.read_text())
-    names = imports(code)
+    names = imports(code) | of_course(code)
     for node in ast.walk(code):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if path.name.startswith("test_"):
@@ -147,8 +161,9 @@ def of_tools() -> list:
     paths += (scripts / "lessons" / "common").iterdir()
     for folder in (ROOT, ROOT / "assets"):
         paths += [path for path in folder.iterdir() if path.suffix != ".md"]
-    for folder in ("", "campaigns", "pages", "programs", "tools"):
+    for folder in ("", "campaigns", "pages", "programs"):
         paths += (ROOT / "tests" / folder).iterdir()
+    paths += (ROOT / "tests" / "tools").rglob("*")
     files = {path for path in paths if path.is_file() and "__pycache__" not in path.parts}
     return [runs(path) for path in sorted(files)]
 

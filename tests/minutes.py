@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from run_files import write
+from course.files import write
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "minutes.json"

@@ -31,8 +31,7 @@ from pathlib import Path
 
 import by_hand  # noqa: F401
 
-import rooms
-import run_processes as processes
+from course import processes, rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 OFTEN = ROOT / "tests" / "programs" / "ends_often.py"

@@ -1,4 +1,4 @@
-"""Imported first by a campaign that is run by hand: where the tools are, and what tests share.
+"""Imported first by a campaign that is run by hand: what tests share.
 
 pytest knows these folders from pyproject.toml.
 """
@@ -7,4 +7,4 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests" / "lessons")]
+sys.path.insert(0, str(ROOT / "tests" / "lessons"))

@@ -25,8 +25,8 @@ from faults_rooms import ROOMS, visit
 from faults_training import Training, train
 from tqdm import tqdm
 
-import rooms
-from run_processes import Work, guarded
+from course import rooms
+from course.processes import Work, guarded
 
 SERIES = 7  # kills of one training
 SIGNALS = ("SIGINT", "SIGTERM", "SIGKILL")

@@ -1,4 +1,4 @@
-"""A notebook that loses its kernel, or `scripts/run.py` that runs it.
+"""A notebook that loses its kernel, or `scripts/course/run/notebooks.py` that runs it.
 
 None may be called ok that did not reach its end, and no file of the repository (a copy) may be
 damaged.
@@ -19,7 +19,7 @@ import nbformat
 from faults_processes import Lost, command_line, demand, gone, marked, start, wait
 from nbformat.v4 import new_code_cell, new_notebook
 
-import rooms
+from course import rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = """%%writefile slow.py
@@ -73,7 +73,7 @@ def repository(folder: Path) -> Path:
 
 
 def judge(copy: Path, code: int | None, said: str, done: bool, outputs: bool = False) -> None:
-    """Lost unless what run.py says of the notebook is true, and no file is damaged.
+    """Lost unless what the tool says of the notebook is true, and no file is damaged.
 
     It ended with an exit code, and said something; `done`: the notebook reached its end. With
     `outputs` the notebook may have changed.
@@ -111,23 +111,23 @@ class Victim:
         self.copy = repository(folder)  # makes the folder, too
         self.path = self.copy / "notebooks" / "small.ipynb"
         self.old = self.path.stat().st_mtime_ns
-        self.process: subprocess.Popen | None = None  # run.py
-        self.to_hit = 0  # process id of run.py or of the kernel
+        self.process: subprocess.Popen | None = None  # the tool
+        self.to_hit = 0  # process id of the tool or of the kernel
 
     def begin(self) -> None:
-        """Start run.py."""
-        command = [sys.executable, self.copy / "scripts" / "run.py", "small"]
+        """Start the tool."""
+        command = [sys.executable, "-m", "course.run.notebooks", "small"]
         command += ["--executed", self.copy / EXECUTED]
         if self.outputs:
             command.append("--outputs")
-        self.process = start(command, self.folder, self.mark)
+        self.process = start(command, self.folder, self.mark, PYTHONPATH=self.copy / "scripts")
 
     def over(self) -> bool:
-        """Whether run.py has ended."""
+        """Whether the tool has ended."""
         return self.process.poll() is not None
 
     def said(self) -> str:
-        """What run.py has said so far."""
+        """What the tool has said so far."""
         return (self.folder / "said").read_text()
 
     def kernels(self) -> list[int]:
@@ -152,7 +152,7 @@ class Victim:
         return changed or bool(list(self.path.parent.glob("*.part")))
 
     def approach(self, chance: random.Random) -> bool:
-        """Start run.py and wait for a moment to hit; whether there is still something to hit."""
+        """Start the tool and wait for a moment to hit; whether there is still something to hit."""
         moments = {  # what to wait for, and how many seconds more at most
             "it begins": (lambda: True, 3),
             "the kernel lives": (self.kernels, 4),
@@ -192,7 +192,7 @@ class Victim:
         gone(self.mark)
 
     def inspect(self) -> None:
-        """Lost unless what run.py says is true, and nothing is damaged or left behind."""
+        """Lost unless what the tool says is true, and nothing is damaged or left behind."""
         done = (self.folder / "done").exists()
         judge(self.copy, self.process.wait(), self.said(), done, self.outputs)
         left = list((self.folder / "tmp").iterdir())
@@ -200,7 +200,7 @@ class Victim:
 
 
 def interrupt(kind: str, chance: random.Random, folder: Path, mark: str) -> bool:
-    """Hit run.py, or the kernel of its notebook, at some moment; False where it ended before."""
+    """Hit the tool, or the kernel of its notebook, at some moment; False where it ended before."""
     target, name = kind.rsplit(" ", 1)
     victim = Victim(target, folder, mark)
     if not victim.approach(chance):

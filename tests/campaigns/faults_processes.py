@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-import run_processes
+from course import processes
 
-# In the environment of all that we start; run.py gives its own children another mark as well.
+# In the environment of all that we start; the tool gives its own children another mark as well.
 STAMP = "COURSE_FAULT"
 stopped = threading.Event()  # set when the campaign itself ends
 
@@ -104,4 +104,4 @@ def gone(mark: str, among: Collection[int] | None = None, seconds: float = 10) -
 
 def end(mark: str) -> None:
     """Kill, until none is left, the processes with a mark that begins like this."""
-    run_processes.end(mark, name=STAMP)
+    processes.end(mark, name=STAMP)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from faults_notebook import repository
 from faults_processes import demand, gone, start, wait
 
-import rooms
+from course import rooms
 
 
 class Room(NamedTuple):
@@ -23,8 +23,8 @@ RUBBISH = "head -c 1000000 /dev/urandom >"
 CIFAR10 = "$PYTHON $ROOMS/common/cifar10.py"
 SINGLE = "$PYTHON $ROOMS/common/single.py"
 TRAIN = "$PYTHON $ROOMS/11_resume/resume.py --epochs 1 --pause 0"
-RUN = "$PYTHON $COPY/scripts/run.py --limit 60"
-COURSE = "$PYTHON $COPY/scripts/run_course.py"
+RUN = "PYTHONPATH=$COPY/scripts $PYTHON -m course.run.notebooks --limit 60"
+COURSE = "PYTHONPATH=$COPY/scripts $PYTHON -m course.run"
 FILL = "head -c 1000000 /dev/zero >"
 
 
@@ -131,6 +131,6 @@ def visit(kind: str, folder: Path, mark: str) -> None:
     last = "\n".join(said.strip().splitlines()[-3:])[-600:]
     demand(code == room.code, f"exit code {code}, and should be {room.code}: {last}")
     demand(re.search(room.words, said, re.DOTALL), f"nobody says “{room.words}”: {last}")
-    clean = "scripts/run" not in room.script or "Traceback" not in said
+    clean = "course.run" not in room.script or "Traceback" not in said
     demand(clean, f"run.py ends in a Traceback: {last}")
     demand(len(said) < 20_000, f"it says {len(said)} characters")

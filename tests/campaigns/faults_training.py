@@ -16,7 +16,7 @@ from pathlib import Path
 
 from faults_processes import Lost, demand, end, gone, marked, start, still, wait
 
-import rooms
+from course import rooms
 
 EVERY = 5  # steps from save to save
 

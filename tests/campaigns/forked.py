@@ -65,7 +65,8 @@ def computed(path: Path, work: Path, *options: str) -> tuple[dict, int, str]:
     record.touch()
     command = [
         sys.executable,
-        ROOT / "scripts" / "run.py",
+        "-m",
+        "course.run.notebooks",
         watched(path, work),
         "--limit",
         "1200",

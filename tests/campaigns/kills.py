@@ -36,7 +36,7 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a store that waits in v
 import torch
 import torch.distributed as dist
 
-from backend_build import build
+from course.measure.backend import build
 
 HEARD = 5  # exit code of a rank that got an error
 WRONG = 6  # of one whose sum was wrong, or who was told that the ranks disagree

@@ -39,10 +39,10 @@ import by_hand  # noqa: F401
 import pytest
 from slices import LAUNCH, Wanted, imports, lessons, rests_on
 
-import same
-from build_course import Course
-from build_grammar import WRITE, about, code_cells, own, tags
-from run_forked import around
+from course import same
+from course.forked import around
+from course.grammar import WRITE, about, code_cells, own, tags
+from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "lessons" / "mutants"
@@ -226,7 +226,8 @@ def by_test(mutant: Mutant, folder: Path) -> tuple[int, str]:
     # Folders of its own: those of pytest are shared, and two runs that tidy them up collide.
     apart = ["-p", "no:cacheprovider", "--basetemp", folder / "temporary"]
     # With CI set, the copy does not ask what was green before.
-    return run([sys.executable, "-m", "pytest", "-q", "-x", *apart, node], folder, CI="true")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *apart, node]
+    return run(command, folder, CI="true", PYTHONPATH=str(folder / "scripts"))
 
 
 def verdict(code: int, text: str) -> str:

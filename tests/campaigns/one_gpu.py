@@ -21,7 +21,7 @@ import by_hand  # noqa: F401
 import nbformat
 import torch
 
-from run import choose
+from course.run.notebooks import choose
 
 ROOT = Path(__file__).resolve().parents[2]
 NCCL = 23000  # version 2.30
@@ -63,7 +63,7 @@ def share_gpu(notebook: nbformat.NotebookNode) -> list[int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("lessons", nargs="*", help="as for scripts/run.py")
+    parser.add_argument("lessons", nargs="*", help="as for scripts/course/run/notebooks.py")
     parser.add_argument("--nccl", action="store_true", help="over nccl, in copies of the notebooks")
     parser.add_argument("--jobs", default="2", help="notebooks side by side")
     args = parser.parse_args()
@@ -75,7 +75,7 @@ def main() -> int:
         remedy = "install nvidia-nccl-cu13 from 2.30 on, or leave out --nccl"
         print(f"one_gpu: nccl here is {nccl_version()}: {remedy}")
         return 1
-    command = [sys.executable, ROOT / "scripts" / "run.py", "--jobs", args.jobs]
+    command = [sys.executable, "-m", "course.run.notebooks", "--jobs", args.jobs]
     if not args.nccl:
         return subprocess.call([*command, *args.lessons])
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 from whole import SOLVED
 
-import same
+from course import same
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = re.compile(r"^!torchrun .*?(\w+)\.py\b.*$")
@@ -152,7 +152,7 @@ def limit(kind: str) -> int:
 
 
 def judge(code: int, said: str, name: str, kind: str) -> str:
-    """ "noticed", or what is wrong with how `run.py` ended and with what it said."""
+    """ "noticed", or what is wrong with how `course.run.notebooks` ended and with what it said."""
     words = SAYS[kind].format(name=name)
     late = f"no end within {limit(kind)} s" in said
     if code != 1:
@@ -169,7 +169,7 @@ def verdict(fault: Fault) -> str:
     """Run the notebook with the broken program: "noticed", or what is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         notebook = write(fault, Path(folder))
-        command = [sys.executable, ROOT / "scripts" / "run.py", notebook]
+        command = [sys.executable, "-m", "course.run.notebooks", notebook]
         command += ["--limit", str(limit(fault.kind))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     return judge(done.returncode, done.stdout + done.stderr, fault.name, fault.kind)

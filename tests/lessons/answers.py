@@ -32,14 +32,11 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-# pytest knows this folder from pyproject.toml; a run by hand does not.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
 from slices import LAUNCH, Wanted, defined, imports, lessons, parsed, rests_on, used
 
-from build_course import Course
-from build_grammar import SOLUTION, STUB, WRITE, about, own, tags
-from run_forked import around
+from course.forked import around
+from course.grammar import SOLUTION, STUB, WRITE, about, own, tags
+from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "lessons" / "answers"

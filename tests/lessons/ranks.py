@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import rooms
-from build_python import imports
-from run_forked import PLAIN_LESSONS, PLAIN_PROGRAMS, TORCHRUN
+from course import rooms
+from course.build.python import imports
+from course.forked import PLAIN_LESSONS, PLAIN_PROGRAMS, TORCHRUN
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 SEVERAL = str(PROGRAMS / "several.py")  # runs the programs named behind it, one after another

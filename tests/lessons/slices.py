@@ -5,8 +5,8 @@ import functools
 import re
 from pathlib import Path
 
-import build_python
-import rooms
+from course import rooms
+from course.build import python
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
 LAUNCH = re.compile(r"!(?:\w+=\S* )*(?:torchrun|python) .*?(\w+)\.py\b")
@@ -58,7 +58,7 @@ def takes_pictures(program: str) -> bool:
     own = {path.stem for path in rooms.programs()}
     if program == "cifar10" or program not in own:
         return False
-    known = build_python.imports(ast.parse(rooms.program(program).read_text())) & own
+    known = python.imports(ast.parse(rooms.program(program).read_text())) & own
     return "cifar10" in known or any(takes_pictures(module) for module in known)
 
 

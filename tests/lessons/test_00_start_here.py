@@ -19,7 +19,7 @@ from ranks import launch
 
 import doctor
 import pulse
-import rooms
+from course import rooms
 from devices import Place
 
 T4 = "Tesla T4, 15.0 GB, compute capability 7.5"

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from build_course import Course
+from course.sources import Course
 from scalar import Value, in_order
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,11 +12,11 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import order
-import rooms
 import shapes
 import single
-from build_course import Course
-from build_grammar import own, solve, tags
+from course import rooms
+from course.grammar import own, solve, tags
+from course.sources import Course
 from devices import Place
 from loader import Pictures
 from model import ResNet

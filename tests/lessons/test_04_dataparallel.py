@@ -15,8 +15,8 @@ from ranks import launch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import rooms
 from byhand import gather, parallel_apply, places, replicate, scatter
+from course import rooms
 
 
 class Tied(nn.Module):

@@ -11,8 +11,8 @@ import torch
 from ranks import PROGRAMS, SEVERAL, launch
 from torch import nn
 
-import rooms
 from child import outcome
+from course import rooms
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from ranks import PROGRAMS, SEVERAL, Launch, launch_all
 import batchnorm
 import cifar10
 import ddp
-import rooms
 import scaffold
 import shapes
 import single
+from course import rooms
 from devices import Place, here
 from loader import Pictures, augment, normalise
 from model import ResNet

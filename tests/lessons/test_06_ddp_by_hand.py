@@ -8,9 +8,9 @@ from ranks import launch
 from torch.nn.functional import cross_entropy
 
 import cifar10
-import rooms
 import shapes
 import single
+from course import rooms
 from devices import Place
 from loader import Pictures, augment, normalise
 from model import ResNet

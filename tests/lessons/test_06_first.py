@@ -13,9 +13,9 @@ import torch.distributed as dist
 from ranks import PROGRAMS, launch
 from torch import nn
 
-import rooms
-from build_kinds import length
-from build_python import imports
+from course import rooms
+from course.build.kinds import length
+from course.build.python import imports
 
 FIRST = rooms.program("first")
 SEEDED = PROGRAMS / "seeded.py"

@@ -19,9 +19,9 @@ from torch._dynamo.backends.distributed import DDPOptimizer
 import breaks
 import fusion
 import model
-import rooms
 import speed
 import wrapped
+from course import rooms
 
 STEPS = 3
 

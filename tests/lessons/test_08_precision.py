@@ -20,10 +20,10 @@ import amp
 import clipping
 import devices
 import dtypes
-import rooms
 import seedset
 import small
 import vanish
+from course import rooms
 from dtypes import FORMATS, best_dtype, bits, spacing, units
 
 GPU = torch.device("cuda:0")

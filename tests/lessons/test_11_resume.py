@@ -20,9 +20,9 @@ from torch.utils.data import Dataset
 import again as killed
 import forget
 import kill
-import rooms
 from atomic import replacing
 from checkpoint import CheckpointError, load, newest, path_of, prune, save, usable
+from course import rooms
 from devices import Place
 from learner import PICTURES, Training
 from randomness import random_state, set_random_state

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import poison
-import rooms
 import spy
+from course import rooms
 from devices import Place
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"

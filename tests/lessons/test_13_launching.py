@@ -24,8 +24,8 @@ from torch import nn
 
 import members
 import ownagent
-import rooms
 import stranger
+from course import rooms
 from devices import Place
 
 SECONDS = 150  # for two agents, on a busy machine

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 import link
 import lives
-import rooms
 import straggler
 import watch
+from course import rooms
 from devices import Place
 
 ALONE = Place(0, 0, 1, torch.device("cpu"), "gloo")

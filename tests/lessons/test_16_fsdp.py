@@ -21,9 +21,9 @@ from torch.optim import AdamW
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import corpus
-import rooms
 import summary
 from alive import Stage
+from course import rooms
 from decoder import WORDS, Decoder
 from encdec import Summarizer
 from fit import Watched, count, forecast, verdict, watch, whole

@@ -9,7 +9,7 @@ import torch
 from ranks import launch
 
 import dials
-import rooms
+from course import rooms
 from dials import Clock
 from pipeline import order
 from timetable import idle, timetable

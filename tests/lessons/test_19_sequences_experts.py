@@ -15,7 +15,7 @@ from ranks import launch
 import balance
 import mixture
 import onpaper
-import rooms
+from course import rooms
 from devices import Place
 
 RING = f"{rooms.program('attention')} --positions 48 --layouts contiguous zigzag"

@@ -16,9 +16,9 @@ import batching
 import delayed
 import devices
 import price
-import rooms
 import weights
 import workers
+from course import rooms
 
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a Backend")
 

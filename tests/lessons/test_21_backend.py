@@ -20,8 +20,8 @@ import torch.distributed as dist
 from ranks import Launch, launch
 
 import alike
-import backend_build
-import rooms
+from course import rooms
+from course.measure.backend import build
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = ROOT / "tests" / "campaigns" / "kills.py"
@@ -33,7 +33,7 @@ compiler = pytest.mark.skipif(not shutil.which("g++"), reason="not passed, but n
 @pytest.fixture(scope="session")
 def nearby() -> Path:
     """The backend, built once for all tests, and kept."""
-    return backend_build.build("nearby")
+    return build("nearby")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from ranks import launch
 import fetch
 import ground
 import importcost
-import rooms
+from course import rooms
 from devices import Place
 from fourways import WAYS, kept_run
 from keptruns import KEPT

@@ -26,8 +26,8 @@ import asking
 import door
 import fetch
 import flat
-import rooms
 import serve
+from course import rooms
 
 PICTURE = [[[(7 * c + 3 * y + x) % 256 for x in range(32)] for y in range(32)] for c in range(3)]
 BODY = json.dumps({"picture": PICTURE}).encode()

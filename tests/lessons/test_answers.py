@@ -9,7 +9,7 @@ import pytest
 from answers import Trial
 from slices import lessons
 
-from build_grammar import WRITE
+from course.grammar import WRITE
 
 
 def made_of(lesson: str) -> list:

@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from whole import SOLVED
 
-from build_outputs import waits
+from course.outputs import waits
 
 pytestmark = pytest.mark.quick
 

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from torchvision import transforms
 
 import loader
-import rooms
+from course import rooms
 from devices import Place, choose, device_name, here, low_precision, report, start
 from loader import MEAN, STD, Pictures, as_is, augment, loading, normalise
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import rooms
-from build_exercises import end
+from course import rooms
+from course.build.exercises import end
 
 KERNEL = Path(__file__).resolve().parents[1] / "programs" / "kernel_cells.py"
 PLAIN = 'print("plain", "✓" if done else "✗ not yet")'

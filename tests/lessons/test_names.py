@@ -7,8 +7,8 @@ import pytest
 from slices import defined, parsed, used
 from whole import ROOT, SOLVED, sections, sources
 
-from build_grammar import tags
-from build_lessons import EXERCISE
+from course.build.lessons import EXERCISE
+from course.grammar import tags
 
 pytestmark = pytest.mark.quick
 

@@ -1,6 +1,6 @@
 """Every lesson as its readers meet it: run whole, from an empty folder, solved and unsolved.
 
-Ranks are forked from torchrun where nothing in the lesson can tell (scripts/run_forked.py).
+Ranks are forked from torchrun where nothing in the lesson can tell (course.forked).
 """
 
 import re
@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from whole import FAULT, SOLVED, STRICT, TITLES, complaints, prepared, printed, read_as, to_solve
 
-import rooms
+from course import rooms
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the checks of the class say, in their order, when nobody has typed anything. The last line
@@ -37,7 +37,7 @@ OPTIONS = ["--quick", "--forked", "--first-forked", "--limit", str(LIMIT)]
 
 
 def run(notebook: Path, folder: Path) -> subprocess.CompletedProcess:
-    command = [sys.executable, ROOT / "scripts" / "run.py", notebook, *OPTIONS]
+    command = [sys.executable, "-m", "course.run.notebooks", notebook, *OPTIONS]
     command += ["--executed", folder / "executed"]
     return subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
 

@@ -13,7 +13,7 @@ SOLVED = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
 TITLES = ROOT / "tests" / "programs" / "titles.py"
 
 # In every launched program a deprecation is an error. Exceptions are torch's own, as
-# "message": torch version; and from Python 3.12 on, a word about forked ranks (run_forked.py).
+# "message": torch version; and from Python 3.12 on, a word about forked ranks (course.forked).
 DEPRECATED = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
 NOT_OURS = {
     "`torch.jit.script_method` is deprecated": "2.10, when Inductor is imported",

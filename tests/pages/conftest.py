@@ -108,8 +108,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     if "COURSE_SITE" in os.environ:
         return Path(os.environ["COURSE_SITE"]).resolve()
-    import site_build
-    from build_course import Course
+    from course.site import __main__ as site_build
+    from course.sources import Course
 
     def make(folder: Path) -> None:
         assert site_build.build(Course(ROOT), folder / "sources", folder / "site") == 0

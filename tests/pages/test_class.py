@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from build_languages import check_languages
+from course.languages import check_languages
 
 pytestmark = pytest.mark.quick
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import rooms
-from build_course import Course
+from course import rooms
+from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "assets" / "convert.md").read_text()

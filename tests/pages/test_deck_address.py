@@ -24,8 +24,8 @@ from deck import (
 from PIL import Image
 from playwright.sync_api import BrowserContext, Page
 
-from build_course import Course
-from build_fill import filled_page
+from course.build.pages import filled_page
+from course.sources import Course
 
 SCREENS = [(1280, 720), (1024, 768), (390, 844)]
 

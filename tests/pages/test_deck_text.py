@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 from deck import COUNT, ROOT, SOURCE
 
-import build_parts
-import publish_list
-from build_course import Course
-from build_fill import excerpt
-from build_languages import INNOCENT, TAIWAN, simplified
-from build_numbers import REFERENCE
+from course import parts as build_parts
+from course.build.pages import excerpt
+from course.languages import INNOCENT, TAIWAN, simplified
+from course.listed import load, typed
+from course.measured import REFERENCE
+from course.sources import Course
 
 pytestmark = pytest.mark.quick
 
@@ -151,8 +151,8 @@ def test_the_last_slide_shows_the_three_parts_and_where_to_go_on():
 
 def test_addresses_are_those_of_the_published_notebooks():
     """As a class types them; a link in a file that was sent around would lead nowhere."""
-    listed = publish_list.load(ROOT)
-    right = publish_list.typed(listed)
+    listed = load(ROOT)
+    right = typed(listed)
     for page, count in [(SOURCE, 5), (HANDOUT, 3)]:
         shown = re.findall(r'<code [^>]*?data-address="(\w+)">(.*?)</code>', page)
         assert dict(shown) == right

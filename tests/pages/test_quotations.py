@@ -16,9 +16,9 @@ from types import ModuleType
 
 import pytest
 
-from build_course import Course
-from build_grammar import WRITE, about, code_cells, tags
-from build_python import parsed
+from course.build.python import parsed
+from course.grammar import WRITE, about, code_cells, tags
+from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
@@ -112,7 +112,7 @@ def spoken_by(number: str) -> frozenset[str]:
 def tools() -> frozenset[str]:
     """Every name in the course's own tools, and in what they read."""
     names: set[str] = set()
-    for path in sorted((ROOT / "scripts").glob("*.py")):
+    for path in sorted((ROOT / "scripts" / "course").rglob("*.py")):
         names |= words_of(path.read_text())
     for name in ("kaggle-metadata.json", "pyproject.toml", "Makefile"):
         names |= set(re.findall(r"\w+", (ROOT / name).read_text()))
@@ -267,7 +267,7 @@ OWN = frozenset({"place", "world_size", "ddp_model", "--epochs", "run"})
     [
         "ddp.py",
         "X.py",
-        "scripts/build.py",
+        "course.build",
         "scripts/lessons/NN_name/NAME.py",
         "tests/lessons/answers/NN_name.toml",
         "tests/lessons/mutants/99_try.toml",

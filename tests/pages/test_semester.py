@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import build_parts
-from build_course import Course
+from course import parts
+from course.sources import Course
 
 pytestmark = pytest.mark.quick
 
@@ -40,7 +40,7 @@ def test_a_second_semester_for_the_rest() -> None:
 
 
 def test_both_plans_name_the_parts() -> None:
-    course, practice, library = build_parts.parts(Course(ROOT))
+    course, practice, library = parts.parts(Course(ROOT))
     for plan, part in ((FIRST, course), (FIRST, practice), (SECOND, library)):
         assert f"*{part.english}* ({part.range})" in plan
         assert f"「{part.chinese}」（{part.range}）" in plan

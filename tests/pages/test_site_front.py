@@ -11,14 +11,13 @@ import pytest
 from bs4 import BeautifulSoup, SoupStrainer, Tag
 from playwright.sync_api import BrowserContext
 
-import build_minutes
-import build_parts
-import build_routes
-import site_build
-import site_front
-from build_course import Course
-from build_grammar import BuildError
-from site_messages import Faults, Places
+from course import minutes, routes
+from course import parts as build_parts
+from course.grammar import BuildError
+from course.site import __main__ as site_build
+from course.site import front as site_front
+from course.site.messages import Faults, Places
+from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
@@ -175,7 +174,7 @@ def test_everything_is_two_clicks_away(site: Path) -> None:
 
 
 def test_the_map_has_every_lesson_and_every_need(front: BeautifulSoup) -> None:
-    needed = build_routes.needs(COURSE)
+    needed = routes.needs(COURSE)
     drawn = {path["data-edge"] for path in front.select(".course-map path")}
     assert drawn == {f"{early}-{late}" for late, all_early in needed.items() for early in all_early}
     addresses = [link["href"] for link in front.select(".course-map a")]
@@ -190,7 +189,7 @@ def test_the_ladder_has_goal_minutes_and_figure_of_every_lesson(
     assert len(steps) == len(COURSE.sources)
     for step, path in zip(steps, COURSE.sources, strict=True):
         assert step.select_one("h4 a")["href"] == f"notebooks/{path.stem}.html"
-        core, further = build_minutes.told(COURSE, path)
+        core, further = minutes.told(COURSE, path)
         told = step.select_one(".minutes").get_text()
         assert f"Core {core} minutes" in told
         assert f"核心 {core} 分鐘" in told
@@ -301,7 +300,7 @@ def test_each_lesson_is_described_in_both_languages(site: Path) -> None:
         assert not re.search(r"Core \d|[*`]", told)
         landing = [line.get_text() for line in page.select("article p.landing")]
         assert [path.stem[:2] in line for line in landing] == [True, True]
-        needs = build_routes.needs(COURSE)[path.stem[:2]]
+        needs = routes.needs(COURSE)[path.stem[:2]]
         assert all(number in line for number in needs for line in landing)
         assert page.select_one("article p.landing a[href='../index.html']")
 

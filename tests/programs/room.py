@@ -14,13 +14,9 @@ today. `--over` shows FILE in place of TARGET.
 import argparse
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-# pytest knows this folder from pyproject.toml; a program by itself does not.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-
-from loopback_device import loopback
+from course.grade.loopback import loopback
 
 ATTACHED = "kaggle/input/datasets/pankrzysiu/cifar10-python"
 KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "HOME": "/kaggle/home"}

@@ -7,8 +7,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-import build
-from build_outputs import keep_outputs
+from course.build import __main__ as build
+from course.outputs import keep_outputs
 
 LESSON = """\
 ---
@@ -195,7 +195,7 @@ def count(number: int) -> int:
     # STUB return 0
     # END SOLUTION
 '''
-TABLE = "<!-- {}: filled by scripts/build.py -->\n<!-- end -->\n\n"
+TABLE = "<!-- {}: filled by make build -->\n<!-- end -->\n\n"
 REGIONS = "".join(map(TABLE.format, ("doors", "first", "lessons")))
 README = f"# Course · 課程\n\n{REGIONS}The end.\n"
 ROUTES = f"# Routes · 路線\n\n{TABLE.format('routes')}"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import check_style
+from course import style
 
 pytestmark = pytest.mark.quick
 
@@ -61,7 +61,7 @@ INNOCENT = {
 def test_packed_code_is_refused_with_its_place(tmp_path: Path, capsys, code: str, problem: str):
     path = tmp_path / "packed.py"
     path.write_text(f"import sys\n\n{code}\n")
-    assert check_style.main([str(path)]) == 1
+    assert style.main([str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(f"{path}:3: {problem}")
@@ -71,14 +71,14 @@ def test_packed_code_is_refused_with_its_place(tmp_path: Path, capsys, code: str
 def test_an_innocent_neighbour_is_not(tmp_path: Path, capsys, code: str):
     path = tmp_path / "plain.py"
     path.write_text(f"{code}\n")
-    assert check_style.main([str(path)]) == 0
+    assert style.main([str(path)]) == 0
     assert capsys.readouterr().out == "1 files: nothing is packed\n"
 
 
 def test_every_place_of_every_file_is_told(tmp_path: Path, capsys):
     for name in ("one.py", "two.py"):
         (tmp_path / name).write_text("a, b = f(x), g(y)\nif a:\n    a or sys.exit(f(b := 1))\n")
-    assert check_style.main([str(tmp_path / "one.py"), str(tmp_path / "two.py")]) == 1
+    assert style.main([str(tmp_path / "one.py"), str(tmp_path / "two.py")]) == 1
     places = [line.split(": ")[0] for line in capsys.readouterr().out.splitlines()]
     expected = [
         f"{tmp_path / name}:{line}" for name in ("one.py", "two.py") for line in (1, 3, 3, 3)

@@ -3,16 +3,14 @@
 import re
 import runpy
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 from colorspacious import cspace_convert, deltaE
 from matplotlib.colors import to_rgb
 
-import rooms
+from course import ROOT, rooms
 
-ROOT = Path(__file__).resolve().parents[2]
 FIGURES = rooms.program("figures")
 NAMES = ("BLUE", "ORANGE", "GREEN", "GREY", "BLACK")
 COLOURS = {name: runpy.run_path(str(FIGURES))[name] for name in NAMES} | {"white": "white"}

@@ -15,7 +15,6 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 TESTS = Path(__file__).resolve().parents[1]
-SCRIPTS = TESTS.parent / "scripts"
 LESSON = "tests/lessons/test_00_small.py"
 TWO = '"""Two tests."""\n\n\ndef test_a():\n    assert 1 + 1 == 2\n\n\ndef test_b():\n    pass\n'
 
@@ -28,9 +27,9 @@ def root(tmp_path: Path) -> Path:
     for name in ("conftest.py", "green.py", "minutes.py"):
         shutil.copy(TESTS / name, tmp_path / "tests")
     markers = "\n    ".join(["quick", "rests_on", "thorough"])
-    settings = f"[pytest]\npythonpath = {SCRIPTS}\nmarkers =\n    {markers}\n"
+    settings = f"[pytest]\nmarkers =\n    {markers}\n"
     (tmp_path / "pytest.ini").write_text(settings)
-    for name in ("scripts/quick_jsonschema", "tests/lessons/ranks", "tests/lessons/slices"):
+    for name in ("tests/lessons/ranks", "tests/lessons/slices"):
         (tmp_path / f"{name}.py").touch()
     (tmp_path / "tests/lessons/whole.py").touch()
     (tmp_path / LESSON).write_text(TWO)
@@ -89,7 +88,7 @@ def test_another_package_tool_or_machine_is_tried_again(monkeypatch) -> None:
     installed = green.packages()
     assert any(each.startswith("pytest==") for each in installed)
     names = {path.name for path in green.TOOLS}
-    wanted = {"run.py", "run_forked.py", "torchrun", "whole.py", "ranks.py", "cells_in_turn.py"}
+    wanted = {"notebooks.py", "torchrun", "whole.py", "ranks.py", "cells_in_turn.py"}
     assert wanted <= names
     others = {
         "packages": lambda: [*installed, "new==1"],

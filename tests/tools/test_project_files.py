@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from course import ROOT
+
 pytestmark = pytest.mark.quick
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 README = (ROOT / "README.md").read_text()
@@ -101,8 +102,8 @@ def test_every_requirement_has_a_tested_version() -> None:
 def test_words_are_checked_built_and_published_without_torch(target: str) -> None:
     command = ["make", "--dry-run", "--always-make", target]
     planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert re.findall(r"pip install .*-r (\S+)", planned) == ["scripts/requirements.txt"]
-    assert not wanted(ROOT / "scripts" / "requirements.txt") & {"torch", "torchvision"}
+    assert re.findall(r"pip install .*-r (\S+)", planned) == ["scripts/course/requirements.txt"]
+    assert not wanted(ROOT / "scripts" / "course" / "requirements.txt") & {"torch", "torchvision"}
 
 
 def test_torch_cannot_be_imported_in_make_check() -> None:
@@ -112,7 +113,7 @@ def test_torch_cannot_be_imported_in_make_check() -> None:
     assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of torch halted")
     planned = subprocess.run(["make", "-n", "check"], cwd=ROOT, capture_output=True, text=True)
     guarded = re.findall(r"^PYTHONPATH=(\S+) \S+ (?:-m )?(\S+)", planned.stdout, re.MULTILINE)
-    assert guarded == [(place["PYTHONPATH"], what) for what in ("scripts/build.py", "pytest")]
+    assert guarded == [(place["PYTHONPATH"], what) for what in ("course.build", "pytest")]
 
 
 def test_the_container_installs_as_the_readme_says() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import same
+from course import same
 
 pytestmark = pytest.mark.quick
 

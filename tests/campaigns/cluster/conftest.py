@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from slurm import Cluster, slurm
 
-from run_processes import Work, guarded
+from course.processes import Work, guarded
 
 KEPT = Path(__file__).resolve().parents[3] / "build" / "cluster"
 

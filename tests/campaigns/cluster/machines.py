@@ -16,8 +16,8 @@ from typing import NamedTuple
 import tun
 from beside import beside, ready
 
-import rooms
-from run_processes import Work
+from course import rooms
+from course.processes import Work
 
 TUN = Path(tun.__file__)
 # So much the token bucket lets pass at once, in bytes. With 64 KiB, 1 Gbit/s is not reached.

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import psutil
 from beside import beside, ready
 
-import rooms
-from run_processes import Work
+from course import rooms
+from course.processes import Work
 
 NODES = ["node1", "node2"]
 USER = "daemon"  # who exists everywhere; inside it is who runs the test

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from machines import BURST, Machine, limit, ranks, two_machines, wired
 
-import rooms
-from run_processes import Work
+from course import rooms
+from course.processes import Work
 
 pytestmark = pytest.mark.cluster
 

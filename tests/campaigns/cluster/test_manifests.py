@@ -12,8 +12,8 @@ import pytest
 import yaml
 from machines import Machine, run_all, two_machines
 
-import rooms
-from run_processes import Work
+from course import rooms
+from course.processes import Work
 
 pytestmark = pytest.mark.cluster
 

@@ -23,9 +23,9 @@ import pytest
 from beside import beside
 from slurm import until
 
-import rooms
 import watch
-from run_processes import Work
+from course import rooms
+from course.processes import Work
 
 pytestmark = pytest.mark.cluster
 

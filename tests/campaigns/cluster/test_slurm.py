@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from slurm import NODES, Cluster, until
 
-import rooms
+from course import rooms
 
 pytestmark = pytest.mark.cluster
 

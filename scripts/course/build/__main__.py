@@ -1,0 +1,181 @@
+"""Build the notebooks from `notebooks/src/*.md` and the programs in `scripts/lessons`.
+
+python -m course.build                  # write every derived file that changed
+python -m course.build --check          # write nothing; exit 1 when one is not what would be built
+python -m course.build --force          # overwrite notebooks that were edited by hand, too
+python -m course.build --inert devices.py WHY    # it was changed, and what it prints was not
+python -m course.build --programs 06    # write what lesson 06 writes, solved, into build/06_ddp
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from course import ROOT
+from course.kept import pictures, readme
+from course import listed
+from course import rooms
+from course.build.session import check_launches
+from course.sources import Course
+from course.build.exercises import fill_hand_in, point_out
+from course.build.pages import add_head, filled_page, filled_tables
+from course.grammar import WRITE, BuildError, Cells, about, code_cells, demand, own
+from course.build.lessons import check_lessons
+from course.outputs import (
+    NOTHING,
+    Inert,
+    NotebookNode,
+    as_text,
+    inherit,
+    notebook,
+    seal,
+    waits,
+)
+from course.build.programs import check_needs, check_programs, check_rooms
+from course.build.tables import Errors, fill_errors
+from course.build.workshop import workshop
+
+replacing = rooms.load("atomic").replacing
+
+
+def read(course: Course, solved: bool) -> dict[Path, Cells]:
+    """Every lesson as its cells, which can be run one after another."""
+    lessons = {path: course.lesson(path, solved) for path in course.sources}
+    for path, cells in lessons.items():
+        check_launches(course.programs, own(cells))
+        point_out(own(cells))
+        fill_hand_in(course, own(cells), path.stem)
+    return lessons
+
+
+def notebooks(course: Course, lessons: dict[Path, Cells], solved: bool) -> dict[str, NotebookNode]:
+    """The workshop, if there is one, and a notebook a lesson, by name."""
+    books = {}
+    for_the_class = workshop(course, lessons, solved)
+    if for_the_class:
+        books["workshop"] = for_the_class
+    for path, cells in lessons.items():
+        books[path.stem] = notebook(own(cells), course.name(path), about(course.sources[path]))
+    return books
+
+
+def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict[Path, str]:
+    """Every derived file as it should be: notebooks, tables, pages in assets/."""
+    # First everything is read and checked: a program by itself, then in its notebook and its room.
+    check_programs(course)
+    exercises = read(course, solved=False)
+    solutions = read(course, solved=True)
+    check_rooms(course)
+    check_needs(course)
+    check_lessons(course)
+
+    errors = Errors(course, exercises)
+    tables = filled_tables(course, errors)
+    files = dict(tables)
+    table = errors.table()
+    for lessons in (exercises, solutions):
+        solved = lessons is solutions
+        folder = course.notebooks / "solutions" if solved else course.notebooks
+        fill_errors(lessons, table)
+        for stem, book in notebooks(course, lessons, solved).items():
+            path = folder / f"{stem}.ipynb"
+            add_head(course, book, course.name(path))
+            seal(book)
+            if (
+                path != course.notebooks / "workshop.ipynb"
+            ):  # its answers would be under its questions
+                inherit(book, path, course.name(path), force, inert)
+            files[path] = as_text(book)
+
+    assets = course.root / "assets"
+    pages = [*assets.glob("*.html"), *assets.rglob("*.md")]
+    files |= {path: filled_page(course, path) for path in pages if path not in tables}
+    return files | readme(course, files)
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(content)
+
+
+def write_programs(course: Course, number: str, folder: Path | None) -> int:
+    """Write what the notebook of one lesson writes, with its exercises solved."""
+    lessons = {path.stem[:2]: path for path in course.sources}
+    remedy = f"there is no such lesson, but {', '.join(lessons)}."
+    demand(number in lessons, f"--programs {number}", remedy)
+    check_programs(course)
+    path = lessons[number]
+    cells = own(course.lesson(path, solved=True))
+    check_launches(course.programs, cells)
+    folder = folder or course.root / "build" / path.stem
+    for _, cell in code_cells(cells):
+        match = WRITE.match(cell.source)
+        if match:
+            text = cell.source.partition("\n")[2] + "\n"
+            write(folder / match[1], text.encode())
+            print(folder / match[1])
+    return 0
+
+
+def waiting(course: Course, files: dict[Path, str]) -> list[Path]:
+    """The notebooks that lack outputs; the class's has none on purpose."""
+    books = [path for path in files if path.suffix == ".ipynb"]
+    own = [path for path in books if path != course.notebooks / "workshop.ipynb"]
+    return [path for path in own if waits(json.loads(files[path]))]
+
+
+def write_all(course: Course, check: bool, force: bool, inert: Inert) -> int:
+    """Write what changed, or only name it; 1 when one is out of date, or comes from no source."""
+    files = derived(course, force, inert)
+    known = inert.name in {*course.programs, ""}
+    known = known or any(f'"id": "{inert.name}"' in text for text in files.values())
+    demand(known, f"--inert {inert.name}", "no program and no cell is called so.")
+    made = {path: text.encode() for path, text in files.items()}
+    made |= pictures(course, files)
+    there = {path: path.read_bytes() for path in made if path.exists()}
+    changed = [path for path, content in made.items() if there.get(path) != content]
+    for path in changed:
+        if not check:
+            write(path, made[path])
+        outcome = "not what would be built: run `make build`" if check else "written"
+        print(f"{course.name(path)}: {outcome}")
+    for path in waiting(course, files):
+        name = path.relative_to(course.notebooks).with_suffix("").as_posix()
+        print(f'{course.name(path)}: waits for outputs: `make outputs LESSONS="{name}"`')
+    if check and listed.reminder(course.listed):
+        print(listed.reminder(course.listed))
+    built = [p for p in course.notebooks.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts]
+    orphans = [path for path in built if path not in files]
+    for path in orphans:
+        remedy = "no source builds it: delete it, or restore its file in notebooks/src"
+        print(f"{course.name(path)}: {remedy}")
+    return 1 if orphans or (check and changed) else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--check", action="store_true", help="write nothing; exit 1 when a file is out of date")
+    add("--force", action="store_true", help="overwrite notebooks that were edited by hand")
+    kept = "keep outputs though this program changed, or the cell of this id; the reason why"
+    add("--inert", nargs=2, metavar=("NAME", "WHY"), default=NOTHING, help=kept)
+    add("--programs", metavar="LESSON", help="only write the programs of one lesson, as 06")
+    add("folder", nargs="?", type=Path, help="where to write them; build/06_ddp, say, without it")
+    add("--root", type=Path, default=ROOT)
+    args = parser.parse_args(arguments)
+    if args.folder and not args.programs:
+        parser.error("a folder is only for --programs")
+    try:
+        course = Course(args.root.resolve())
+        if args.programs:
+            return write_programs(course, args.programs, args.folder)
+        return write_all(course, args.check, args.force, Inert(*args.inert))
+    except (BuildError, SyntaxError, listed.MetadataError) as error:
+        print(f"build: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

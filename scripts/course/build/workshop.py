@@ -1,0 +1,168 @@
+"""The workshop: a class of 90 minutes in one notebook, from cells tagged `workshop` or `class`.
+
+Behind each program with an exercise comes a way back in for those who are late: a folded cell that
+writes the finished program beside it, and a line that puts it in its place.
+"""
+
+import ast
+import re
+import subprocess
+from copy import copy
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+from ruff.__main__ import find_ruff_bin
+
+from course.build.session import check_launches
+from course.sources import HIDDEN, Course
+from course.build.exercises import fill_hand_in, point_out
+from course.grammar import HERE, WRITE, Cells, about, demand, tags
+from course.outputs import notebook
+from course.build.python import names
+
+TAGS = {"workshop", "class"}
+SOURCE = "notebooks/src/*.md, cells tagged workshop"
+GPU_MINUTES = 6  # of a whole run on Kaggle: a guess, not measured
+# A comment, so that a class that runs all cells still does the exercise.
+CATCH_UP = """\
+# Behind? Take away the # in the next line, run this cell, and go on with the launch.
+# !cp {finished} {program}"""
+
+
+def chosen(cells: Cells) -> Cells:
+    """The cells of a lesson that the workshop has, too, without the parameters."""
+    tagged = [pair for pair in cells if TAGS & set(tags(pair[1]))]
+    return [(place, copy(cell)) for place, cell in tagged if "parameters" not in tags(cell)]
+
+
+def turn(lesson: str, cell: NotebookNode) -> tuple[str, bool]:
+    """When a cell has its turn: with its lesson, or, tagged `after-06`, right after lesson 06."""
+    for tag in tags(cell):
+        if re.fullmatch(r"after-\d+", tag):
+            return tag.removeprefix("after-"), True
+    return lesson, False
+
+
+def in_turn(lessons: dict[Path, Cells]) -> Cells:
+    """The cells of all lessons in the workshop's order."""
+    turns = []
+    for path, cells in lessons.items():
+        turns += [(turn(path.stem[:2], cell), place, cell) for place, cell in chosen(cells)]
+    turns.sort(key=lambda item: item[0])
+    return [(place, cell) for _, place, cell in turns]
+
+
+def once(course: Course, cells: Cells, solved: bool) -> Cells:
+    """The cells with each program written once; unsolved, its live exercises are open."""
+    kept: Cells = []
+    written: set[str] = set()
+    for place, cell in cells:
+        match = WRITE.match(cell.source)
+        if match and match[1] in written:
+            continue
+        if match:
+            written.add(match[1])
+            text = course.program(match[1], solved, place, live=not solved)
+            cell.source = f"{match[0]}\n{text}"
+        kept.append((place, cell))
+    return kept
+
+
+def with_ways_back(course: Course, cells: Cells) -> Cells:
+    """The cells, and behind each program with an exercise its finished twin and how to take it."""
+    kept: Cells = []
+    for place, cell in cells:
+        kept.append((place, cell))
+        match = WRITE.match(cell.source)
+        if match and HERE in cell.source:
+            program = match[1]
+            finished = f"finished_{program}"
+            text = f"%%writefile {finished}\n{course.program(program, True, place)}"
+            folded = {"tags": ["class", "fold"], **HIDDEN}
+            line = CATCH_UP.format(finished=finished, program=program)
+            plain = {"tags": ["class"]}
+            kept.append((place, new_code_cell(text, id=f"{cell.id}-finished", metadata=folded)))
+            kept.append((place, new_code_cell(line, id=f"{cell.id}-catch-up", metadata=plain)))
+    return kept
+
+
+def needed(parameters: str, used: set[str]) -> list[ast.stmt]:
+    """The statements of a parameters cell on which the used names rest."""
+    kept = []
+    for statement in reversed(ast.parse(parameters).body):
+        if names(statement, defined=True) & used:
+            used = used | names(statement)
+            kept.insert(0, statement)
+    return kept
+
+
+class Parameters:
+    """The parameters that the workshop's cells use, each once, and their values for a quick run."""
+
+    def __init__(self):
+        self.defaults: dict[str, str] = {}
+        self.lines: dict[str, str] = {}  # the lines of each statement, with their comments
+        self.quick: dict = {}
+
+    def add(self, lesson: Cells, quick: dict) -> None:
+        """Add what the tagged cells of a lesson use of its parameters."""
+        used: set[str] = set()
+        taken: set[str] = set()
+        for _, cell in chosen(lesson):
+            if cell.cell_type == "code" and not WRITE.match(cell.source):
+                used |= set(re.findall(r"\w+", cell.source))
+        for place, cell in lesson:
+            if "parameters" in tags(cell):
+                for statement in needed(cell.source, used):
+                    taken |= self.take(statement, cell.source, place)
+        self.quick |= {name: value for name, value in quick.items() if name in taken}
+
+    def take(self, statement: ast.stmt, source: str, place: str) -> set[str]:
+        """Add a statement; the names that it sets."""
+        code = ast.get_source_segment(source, statement)
+        defined = names(statement, defined=True)
+        for name in sorted(defined):
+            default = self.defaults.setdefault(name, code)
+            demand(default == code, place, f"the workshop has another {name}.")
+        lines = source.splitlines()[statement.lineno - 1 : statement.end_lineno]
+        self.lines[code] = "\n".join(lines)
+        return defined
+
+    def cell(self) -> NotebookNode:
+        metadata = {"tags": ["parameters", "workshop"]}
+        text = "\n".join(self.lines.values())
+        return new_code_cell(text, id="workshop-parameters", metadata=metadata)
+
+
+def check_names(built: NotebookNode) -> None:
+    """Refuse a name that no cell defines, as when the cell that does is not tagged."""
+    command = [find_ruff_bin(), "check", "--isolated", "--select=F821", "--output-format=concise"]
+    command += ["--quiet", "--stdin-filename=workshop.ipynb", "-"]
+    text = nbformat.writes(built)
+    answer = subprocess.run(command, input=text, capture_output=True, text=True)
+    problem = f"no tagged cell defines a name:\n{answer.stdout}{answer.stderr}"
+    demand(answer.returncode == 0, "workshop", problem)
+
+
+def workshop(course: Course, lessons: dict[Path, Cells], solved: bool) -> NotebookNode | None:
+    """The workshop, with each program and each parameter once; None when no cell is tagged."""
+    cells = once(course, in_turn(lessons), solved)
+    if not cells:
+        return None
+    parameters = Parameters()
+    for path, lesson in lessons.items():
+        parameters.add(lesson, about(course.sources[path]).get("quick", {}))
+    # The parameters come first among the code.
+    is_code = [cell.cell_type == "code" for _, cell in cells]
+    first = is_code.index(True) if True in is_code else len(cells)
+    cells.insert(first, ("workshop", parameters.cell()))
+    cells = with_ways_back(course, cells)
+    check_launches(course.programs, cells)
+    point_out(cells)
+    fill_hand_in(course, cells, "workshop", numbered=False)
+    course_of = {"quick": parameters.quick, "gpu_minutes": GPU_MINUTES}
+    built = notebook(cells, SOURCE, course_of)
+    check_names(built)
+    return built

@@ -1,0 +1,171 @@
+"""Grade a folder of students' notebooks, each run again in a sandbox; build/grades tells the rest.
+
+make grade DIR=submissions                      # every file in the folder and below
+make grade DIR=submissions OPTIONS="--jobs 2"   # two at a time
+python -m course.grade submissions --all       # those already graded, too
+
+Only what a student wrote into the exercises is taken, and put into our own notebook, whose checks
+judge it. A submission is named after its folder, as submissions/student-01/06_ddp.ipynb, or else
+after its file. It runs with the small parameters that tests use. What was graded is not run again
+while neither the file nor our notebook changes. Exits 1 when nothing could be graded here.
+"""
+
+import argparse
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tqdm import tqdm
+
+from course import ROOT
+from course.grade.lessons import load
+from course.grade.match import answers
+from course.grade.notebook import Verdict, steps, verdict
+from course.grade.read import Submission, files, read
+from course.grade.results import Results, Row, row
+from course.grade.sandbox import REMEDY, Sandbox
+from course.grade.watch import Limits
+from course.grammar import BuildError
+from course.processes import Work, guarded
+
+WARNING = """\
+This runs code that students wrote. Each notebook runs in a sandbox: without a network, without your
+files and settings (it reads Python, its packages and this system's programs), and within
+{limits}.
+The sandbox keeps mistakes and ordinary mischief away from this machine. It is no defence against
+a hole in the Linux kernel. And the checks run beside the student's code: who reads them and sets
+out to deceive them can. Look at answers that surprise you.
+"""
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("folder", help="with the students' notebooks, in it or below")
+    add("--jobs", type=int, default=1, help="notebooks side by side (1)")
+    add("--limit", type=float, default=600, help="seconds for a whole notebook (600)")
+    add("--cell", type=float, default=120, help="seconds for a cell, which is then left (120)")
+    add("--memory", type=float, default=8, help="GiB for all processes of a notebook (8)")
+    add("--processes", type=int, default=256, help="of a notebook (256)")
+    add("--disk", type=float, default=2, help="GiB of files that it may write, in memory (2)")
+    add("--all", action="store_true", help="grade also what was graded before")
+    add("--results", type=Path, help="folder for grades.csv and index.html (build/grades)")
+    add("--root", type=Path, default=ROOT, help="of the course")
+    args = parser.parse_args()
+    if not args.folder:  # as from `make grade` without DIR
+        parser.error("name the folder of the students' notebooks: make grade DIR=submissions")
+    args.folder = Path(args.folder)
+    if not args.folder.is_dir():
+        parser.error(f"{args.folder} is no folder")
+    args.results = args.results or args.root / "build" / "grades"
+    return args
+
+
+class Grader:
+    """One run over a folder of submissions."""
+
+    def __init__(self, args: argparse.Namespace, work: Work, results: Results):
+        self.args = args
+        self.work = work
+        self.results = results
+        memory = round(args.memory * 1024)
+        disk = round(args.disk * 1024)
+        self.limits = Limits(args.limit, args.cell, memory, args.processes, disk)
+        self.stopped = threading.Event()
+        self.lock = threading.Lock()
+        self.bar = None
+
+    def sandbox(self, name: str) -> Sandbox:
+        return Sandbox(self.work.folder / name, self.limits, self.args.root / "data", self.work)
+
+    def grade(self, submission: Submission, name: str) -> Row:
+        """Run one submission, or only say that it is none."""
+        if submission.lesson is None:
+            return row(submission, Verdict(), 0)
+        written = answers(submission.lesson, submission.cells)
+        made = steps(submission.lesson, written)
+        outcome = self.sandbox(name).run([step.code for step in made], self.stopped)
+        return row(submission, verdict(submission.lesson, written, made, outcome), outcome.seconds)
+
+    def one(self, number: int, submission: Submission) -> None:
+        """Grade one submission and write down what came of it."""
+        if self.stopped.is_set():
+            return
+        self.bar.set_postfix_str(submission.student)
+        try:
+            made = self.grade(submission, str(number))
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            # No notebook is known that does this; one that does must not stop the others.
+            made = row(submission, Verdict(notes=[f"not graded: {error!r}"]), 0)
+        if self.stopped.is_set():
+            return  # it was broken off
+        with self.lock:
+            self.results.rows[made.file] = made
+            self.results.write()
+        said = f"{made.lesson}, {made.count}, {made.seconds:.0f} s" if made.lesson else ""
+        tqdm.write(f"{made.student}: {'; '.join(filter(None, [said, made.note]))}")
+        self.bar.update()
+
+    def all(self, submissions: list[Submission]) -> None:
+        silent = not sys.stderr.isatty()
+        self.bar = tqdm(total=len(submissions), unit="notebook", disable=silent)
+        pool = ThreadPoolExecutor(max(1, self.args.jobs))
+        try:
+            list(pool.map(self.one, range(len(submissions)), submissions))
+        finally:
+            self.stopped.set()
+            self.work.end()
+            pool.shutdown(cancel_futures=True)
+            self.bar.close()
+
+
+def grade(args: argparse.Namespace, work: Work) -> int:
+    """Grade what was not graded before; say what came of it."""
+    results = Results(args.results)
+    lessons = load(args.root)
+    submissions = [read(path, args.folder, lessons) for path in files(args.folder)]
+    new = []
+    for submission in submissions:
+        earlier = None if args.all else results.earlier(submission)
+        if earlier:
+            results.rows[earlier.file] = earlier
+        else:
+            new.append(submission)
+    told = f"{len(submissions)} files, {len(submissions) - len(new)} of them graded before"
+    print(f"{told} (--all grades them again)")
+    grader = Grader(args, work, results)
+    if any(submission.lesson for submission in new):
+        problem = grader.sandbox("probe").probe()
+        if problem:
+            print(f"grade: no sandbox can be made here: {problem}\n{REMEDY}", file=sys.stderr)
+            return 1
+        print(WARNING.format(limits=grader.limits))
+    results.write()
+    grader.all(new)
+    print(f"\nOpen {args.results / 'index.html'}; the table is {args.results / 'grades.csv'}")
+    return 0
+
+
+def main() -> int:
+    args = arguments()
+    os.umask(0o077)  # grades are nobody else's to read
+    with guarded("COURSE_GRADE", "grade-") as work:
+        try:
+            return grade(args, work)
+        except BuildError as error:
+            print(f"grade: {error}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            place = error.filename or work.folder
+            print(f"grade: cannot use {place} ({error.strerror})", file=sys.stderr)
+            return 1
+        except SystemExit:
+            print("\ngrade: interrupted; what was graded so far is written", file=sys.stderr)
+            raise
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Our notebook with one student's lines in it, as steps for the sandbox; what comes of each check.
+
+Only the lines of exercises are the student's. A check runs in a cell of its own, behind a guard.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from course.grade.lessons import Lesson
+from course.grade.match import UNREADABLE, Answer
+from course.grade.sandbox import TOOLS
+from course.grade.watch import Outcome
+from course.grammar import tags
+
+SOLVED = "✓"
+OPEN = "open"
+ERROR = "error"
+LAST = 8  # how many lines of what a check printed are kept
+START = f"import sys\nsys.path.insert(0, {TOOLS!r})\nimport guard\ndel sys.path[0]"
+GUARD = "__import__('guard').restore()"
+RAISED = re.compile(r"^(?:\[\w+\]: *)?(\w*(?:Error|Exception): .+)", re.MULTILINE)
+
+
+class Step(NamedTuple):
+    """One cell that the sandbox runs."""
+
+    code: str
+    number: int  # of the cell in our notebook that it comes from
+    check: bool = False
+
+    def __str__(self) -> str:
+        """As teachers find it: the number of the cell, and how it begins."""
+        return f"cell {self.number + 1} ({self.code.strip().splitlines()[0][:60]})"
+
+
+@dataclass
+class Verdict:
+    """What one submission came to."""
+
+    marks: dict[str, str] = field(default_factory=dict)  # exercise → ✓, open or error
+    texts: dict[str, str] = field(default_factory=dict)  # of those not solved: what was printed
+    notes: list[str] = field(default_factory=list)
+
+
+def steps(lesson: Lesson, answers: dict[int, Answer]) -> list[Step]:
+    """Everything to run, up to the last check."""
+    made = [Step(START, 0)]
+    for number, cell in enumerate(lesson.cells[: max(lesson.judges) + 1]):
+        if cell.cell_type != "code":
+            continue
+        code = cell.source
+        if number in lesson.places:
+            made.append(Step("\n".join(answers[number].lines), number))
+            code = "\n".join(lesson.places[number].check)
+        if number in lesson.judges:
+            made.append(Step(GUARD, number))
+        made.append(Step(code, number, check=number in lesson.judges))
+        if "parameters" in tags(cell):
+            small = [f"{name} = {value!r}" for name, value in lesson.quick.items()]
+            made.append(Step("\n".join(small), number))
+    return [step for step in made if step.code.strip()]
+
+
+def first_error(made: dict[int, Step], outcome: Outcome) -> str:
+    """The first error of some steps, with what the ranks of a launch said; "" without any."""
+    raised = None
+    for index, step in made.items():
+        ended = outcome.cells.get(index)
+        if ended and ended.error:
+            cause = f"\n{raised[1]}" if raised and "LaunchError" in ended.error else ""
+            return f"{step}: {ended.error}{cause}"
+        if ended and step.code.startswith("!"):
+            raised = RAISED.search(ended.text)
+    return ""
+
+
+def judge(made: dict[int, Step], outcome: Outcome) -> tuple[str, str]:
+    """✓, open or error of one exercise, given its steps; for the latter two what was printed."""
+    checks = [outcome.cells.get(index) for index, step in made.items() if step.check]
+    if None in checks and outcome.running in made:
+        return ERROR, outcome.problem
+    error = first_error(made, outcome)
+    if None in checks or any(check.error for check in checks):
+        return ERROR, error or "not reached"
+    if all(set(check.marks) == {SOLVED} for check in checks):
+        return SOLVED, ""
+    printed = [line for check in checks for line in check.text.splitlines()[-LAST:]]
+    return OPEN, "\n".join([*printed, error]).strip()
+
+
+def verdict(
+    lesson: Lesson, answers: dict[int, Answer], made: list[Step], outcome: Outcome
+) -> Verdict:
+    """What a run came to."""
+    found = Verdict()
+    for exercise in lesson.exercises:
+        own = {n: step for n, step in enumerate(made) if lesson.exercise(step.number) == exercise}
+        mark, text = judge(own, outcome)
+        found.marks[exercise] = mark
+        if text:
+            found.texts[exercise] = text
+    for number, answer in sorted(answers.items()):
+        exercise = lesson.exercise(number)
+        if answer.note:
+            found.notes.append(f"exercise {exercise}: {answer.note}")
+        if answer.note == UNREADABLE:
+            found.marks[exercise] = ERROR
+            found.texts[exercise] = UNREADABLE
+    if outcome.problem:
+        at = f" at {made[outcome.running]}" if outcome.running is not None else ""
+        found.notes.append(f"stopped{at}: {outcome.problem}")
+    return found

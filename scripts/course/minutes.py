@@ -1,0 +1,217 @@
+"""How many minutes a lesson takes, worked out from what it holds.
+
+python -m course.minutes          # every lesson, its parts and their minutes
+python -m course.minutes 03 05    # these lessons alone
+
+180 English words or 260 tokens of open code a minute, 4 minutes an exercise, 1 a prediction, and
+the seconds of the launches. Learners who took the time needed about that. A diff counts as code,
+and the program that it leads to is then known. Folded cells count nothing, nor does Chinese: a
+reader reads one of the two languages.
+"""
+
+import io
+import json
+import re
+import sys
+import tokenize
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from course import ROOT
+from course.build.lessons import EXERCISE
+from course.grammar import WRITE, BuildError, Cells, about, demand, own, tags
+from course.languages import CJK, FENCED
+from course.launches import launch_of
+from course.sources import Course
+
+CORE = 50  # minutes: one period
+WORDS, TOKENS = 180, 260  # a minute
+LAUNCH = 5.0  # seconds, where none have been measured
+DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEADS_TO = re.compile(r"^\+\+\+ (\w+\.py)$", re.MULTILINE)
+FURTHER = re.compile(r"^## Going further · 延伸$", re.MULTILINE)
+SECOND = re.compile(r"^## Second period · 第二節$", re.MULTILINE)
+WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
+COUNTED = {tokenize.NAME, tokenize.NUMBER, tokenize.STRING, tokenize.OP}
+
+
+@dataclass
+class Part:
+    """What one part of a lesson holds."""
+
+    words: int = 0  # English
+    tokens: int = 0  # of open code
+    exercises: int = 0
+    predictions: int = 0
+    launches: int = 0
+    seconds: float = 0.0  # of the launches
+
+    @property
+    def minutes(self) -> float:
+        reading = self.words / WORDS + self.tokens / TOKENS
+        return reading + 4 * self.exercises + self.predictions + self.seconds / 60
+
+
+def words(text: str) -> int:
+    """How many English words a Markdown cell has, outside of code, links and Chinese blocks."""
+    count = 0
+    for block in re.split(r"\n\s*\n", FENCED.sub("", text)):
+        lines = re.sub(r"(?<=\])\([^)]*\)", "", block)
+        if not CJK.search(lines) or block.lstrip().startswith(("#", "|")):
+            count += len(WORD.findall(lines))
+    return count
+
+
+def tokens(code: str) -> int:
+    """How many names, numbers, strings and operators a piece of code has."""
+    try:
+        found = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    except (tokenize.TokenError, IndentationError):  # a piece of a diff, or no Python
+        return len(re.findall(r"\w+|[^\w\s]", code))
+    return sum(token.type in COUNTED for token in found)
+
+
+def changed(text: str) -> int:
+    """How many tokens the changed lines of a cell's diffs have."""
+    count = 0
+    for diff in DIFF.findall(text):
+        lines = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
+        count += sum(tokens(line[1:].strip()) for line in lines if line[:1] in ("+", "-"))
+    return count
+
+
+def program_of(code: str) -> str:
+    """The file that a cell writes, "" if none."""
+    match = WRITE.match(code)
+    return match[1] if match else ""
+
+
+def parts(cells: Cells, seconds: list[float], through: str = "") -> dict[str, Part]:
+    """The parts of a lesson in their order: `core`, perhaps `second`, `further`.
+
+    `seconds` are those of its launches, in order; too few or too many are not used.
+    through: what follows this section is `rest`; there is no such part without that section.
+    """
+    plain = [cell for _, cell in own(cells)]
+    count = sum(launch_of(cell.source) is not None for cell in plain)
+    measured = iter(seconds if len(seconds) == count else [LAUNCH] * count)
+    found = {"core": Part()}
+    name = "core"
+    met = False
+    known: set[str] = set()  # programs that a diff has shown
+    for cell in plain:
+        if cell.cell_type == "code":
+            part = found[name]
+            if launch_of(cell.source):
+                part.launches += 1
+                part.seconds += next(measured)
+            elif "fold" not in tags(cell) and program_of(cell.source) not in known:
+                part.tokens += tokens(re.sub(r"\A%%\w+.*\n|^!.*$", "", cell.source))
+            continue
+        for diff in DIFF.findall(cell.source):
+            known.update(LEADS_TO.findall(diff))
+        for piece in re.split(r"^(?=##* )", cell.source, flags=re.MULTILINE):
+            if FURTHER.search(piece):
+                name = "further"
+            elif SECOND.search(piece):
+                name = "second"
+            title = re.match(r"## (.+?)(?: ·|$)", piece)
+            if title and met:
+                name = "rest"
+            met = met or bool(title and title[1] == through)
+            part = found.setdefault(name, Part())
+            part.words += words(piece)
+            part.tokens += changed(piece)
+            part.exercises += bool(EXERCISE.match(piece))
+            part.predictions += piece.count("**Predict")
+    return found
+
+
+def rounded(minutes: float) -> int:
+    """Minutes as a reader is told them: up to the next five."""
+    return -5 * int(-minutes // 5)
+
+
+def measured(path: Path) -> list[float]:
+    """The seconds of a committed notebook's launches, from the run that its outputs come from.
+
+    None of a notebook that is not there or damaged: the build says so elsewhere.
+    """
+    with suppress(OSError, ValueError):
+        course = json.loads(path.read_text())["metadata"].get("course", {})
+        return course.get("outputs", {}).get("seconds", [])
+    return []
+
+
+@cache
+def lesson_parts(course: Course, path: Path) -> dict[str, Part]:
+    """The parts of one lesson, unsolved, with its launches as they were measured last."""
+    seconds = measured(course.notebooks / f"{path.stem}.ipynb")
+    return parts(course.lesson(path, solved=False), seconds)
+
+
+def beginning(course: Course, path: Path, through: str) -> int:
+    """The minutes of a lesson up to the end of one of its sections, named in English."""
+    seconds = measured(course.notebooks / f"{path.stem}.ipynb")
+    found = parts(course.lesson(path, solved=False), seconds, through)
+    demand("rest" in found, course.name(path), f"no section “{through}”, where a route ends.")
+    return rounded(found["core"].minutes)
+
+
+def told(course: Course, path: Path) -> tuple[str, int]:
+    """The minutes of a lesson's core, as `45` or, in two periods, `45 + 40`; and those further."""
+    found = lesson_parts(course, path)
+    core = [str(rounded(part.minutes)) for name, part in found.items() if name != "further"]
+    return " + ".join(core), rounded(found.get("further", Part()).minutes)
+
+
+def head(course: Course, path: Path) -> str:
+    """What a lesson says under its title: how long it takes, and how many of Kaggle's GPU hours."""
+    core, further = told(course, path)
+    english = f"Core {core} minutes"
+    chinese = f"核心 {core} 分鐘"
+    if further:
+        english += f" · further {further} minutes"
+        chinese += f"，延伸 {further} 分鐘"
+    gpu = about(course.sources[path])["gpu_minutes"]
+    if gpu:
+        english += (
+            f". Running every cell on Kaggle takes about {gpu} of your GPU minutes (a guess, not "
+            "measured yet); reading counts, too, while the session is on."
+        )
+        chinese += (
+            f"。在 Kaggle 上跑完全部儲存格，約用掉 {gpu} 分鐘的 GPU 時數（估計值，尚未實測）；"
+            "工作階段開著的時候，閱讀的時間也算。"
+        )
+    else:
+        english += ". No GPU needed."
+        chinese += "。不需要 GPU。"
+    return f"{english}\n\n{chinese}"
+
+
+def main(numbers: list[str]) -> int:
+    """Print the parts of the lessons; 1 when a core is longer than one period."""
+    course = Course(ROOT)
+    print(f"{'lesson':22}{'part':9} words tokens exercises predictions launches  s  minutes")
+    late = 0
+    for path in course.sources:
+        if numbers and path.stem[:2] not in numbers:
+            continue
+        for name, part in lesson_parts(course, path).items():
+            mark = " too long" if name != "further" and part.minutes > CORE else ""
+            late += bool(mark)
+            print(
+                f"{path.stem:22}{name:9}{part.words:6}{part.tokens:7}{part.exercises:10}"
+                f"{part.predictions:12}{part.launches:9}{part.seconds:5.0f}"
+                f"{part.minutes:7.1f}{mark}"
+            )
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except BuildError as error:
+        sys.exit(f"build: {error}")

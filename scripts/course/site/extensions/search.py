@@ -1,0 +1,110 @@
+"""The index of the search: every section of every page, with its words in each language.
+
+`_static/sections.js` sets `courseSections`: a script loads from file://, too, and `fetch` does not.
+It holds the rows as JSON, packed by gzip and written in base64, a third of their size.
+"""
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from course.site.extensions.languages import BETWEEN, CHINESE, ENGLISH, language
+
+WITHOUT = ("notebooks/solutions/", "runs")  # they say what the lessons say, or nothing to look up
+ERROR_PAGES = "errors/"  # a message, its cause and its remedy are one entry
+ERRORS = (ERROR_PAGES, "assets/error-texts")
+BLOCKS = nodes.paragraph | nodes.literal_block | nodes.entry | nodes.title
+
+
+def field(text: str) -> str:
+    """The language of a text that is in no marked place."""
+    return "zh" if language(text) == CHINESE else "en"
+
+
+def has_words(table: nodes.Node) -> bool:
+    """Whether it is a table of words, of which each row is looked up alone."""
+    return any(row["ids"] for row in table.findall(nodes.row))
+
+
+def fields(section: nodes.Element, whole: bool = False) -> dict[str, str]:
+    """The words of one section, without those of the sections in it unless it is taken whole."""
+    parts: dict[str, list[str]] = {"en": [], "zh": [], "code": []}
+
+    def gather(node: nodes.Node, kind: str | None) -> None:
+        if isinstance(node, nodes.Text):
+            for piece in node.astext().split(BETWEEN):
+                parts[kind or field(piece)].append(f"{piece} " if kind is None else piece)
+            return
+        if isinstance(node, nodes.title | nodes.raw | nodes.image):
+            return
+        if isinstance(node, nodes.section) and not whole:
+            return
+        if isinstance(node, nodes.table) and has_words(node):
+            return
+        classes = node.get("classes", []) if isinstance(node, nodes.Element) else []
+        if "tag_fold" in classes:
+            return
+        if ENGLISH in classes:
+            kind = "en"
+        elif CHINESE in classes:
+            kind = "zh"
+        elif isinstance(node, nodes.literal_block):
+            kind = "code"
+        for child in node.children:
+            gather(child, kind)
+        if isinstance(node, BLOCKS):
+            for texts in parts.values():
+                texts.append(" ")
+
+    for child in section.children:
+        gather(child, None)
+    return {kind: " ".join("".join(texts).split()) for kind, texts in parts.items()}
+
+
+def filled(section: nodes.Element, whole: bool = False) -> dict[str, str]:
+    return {kind: text for kind, text in fields(section, whole).items() if text}
+
+
+def collect(app: Sphinx) -> list[dict[str, str | int]]:
+    """One row a section; `page` is left out where the section's heading is the page's."""
+    rows = []
+    for name in sorted(app.env.found_docs):
+        if name.startswith(WITHOUT):
+            continue
+        page = app.env.titles[name].astext()
+        for section in app.env.get_doctree(name).findall(nodes.section):
+            heading = section[0].astext()
+            row: dict[str, str | int] = {"at": f"{name}.html#{section['ids'][0]}", "title": heading}
+            if heading != page:
+                row["page"] = page
+            if name.startswith(ERRORS):
+                row["error"] = 1
+            whole = name.startswith(ERROR_PAGES)
+            if whole and heading != page:
+                continue
+            rows.append(row | filled(section, whole))
+            for word in section.findall(nodes.row):
+                if word["ids"] and word.parent.parent.parent.parent is section:
+                    place = f"{name}.html#{word['ids'][0]}"
+                    title = BETWEEN.join(entry.astext() for entry in word[:2])
+                    rows.append({"at": place, "title": title, "page": page} | filled(word))
+    return rows
+
+
+def write(app: Sphinx, error: Exception | None) -> None:
+    if error or app.builder.name != "html":
+        return
+    rows = json.dumps(collect(app), ensure_ascii=False, separators=(",", ":"))
+    target = Path(app.outdir) / "_static" / "sections.js"
+    # Without a time, so that the same course makes the same file.
+    packed = base64.b64encode(gzip.compress(rows.encode(), mtime=0)).decode()
+    target.write_text(f'window.courseSections = "{packed}";\n')
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("build-finished", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

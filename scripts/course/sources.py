@@ -1,0 +1,128 @@
+"""The sources of a course: its programs, and its lessons as cells with programs put in."""
+
+import difflib
+import re
+from copy import copy
+from pathlib import Path
+
+import jupytext
+from nbformat import NotebookNode
+
+from course import listed, rooms
+from course.grammar import WRITE, Cells, demand, solve, tags
+from course.ids import identify
+from course.languages import check_languages
+from course.measured import with_numbers
+
+CELL_LINES = 12
+CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
+LINE = re.compile(r"<!-- (\w+\.py)#(.+?) -->`[^`]*`")
+DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+HIDDEN = {"jupyter": {"source_hidden": True}, "_kg_hide-input": True, "cellView": "form"}
+
+
+class Course:
+    """One repository: the sources of its lessons, and its programs by file name."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.notebooks = root / "notebooks"
+        self.lessons = root / "scripts" / "lessons"
+        paths = sorted((self.notebooks / "src").glob("*.md"))
+        self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
+        self.programs = {path.name: path for path in rooms.files(self.lessons)}
+        self.runs = {path.name: path for path in (root / "assets").glob("*.json")}
+        self.written: dict[str, str] = {}  # a cell as it stands in its lesson, by its place
+        self.listed = listed.load(root)  # where the notebooks open elsewhere
+
+    def name(self, path: Path) -> str:
+        return str(path.relative_to(self.root))
+
+    def program(self, name: str, solved: bool, place: str, live: bool = False) -> str:
+        """The text of the program `name`, as `ddp.py`, that `place` in the sources asks for."""
+        if name in self.runs:  # numbers that were kept, as `speedrun-2-cores.json`
+            return self.runs[name].read_text().rstrip("\n")
+        demand(name in self.programs, place, f"no room in {self.name(self.lessons)} holds {name}.")
+        path = self.programs[name]
+        return solve(path.read_text(), solved, self.name(path), live)
+
+    def with_lines(self, text: str, place: str) -> str:
+        """A text with lines of programs filled in: `<!-- first.py#set_epoch -->`, code behind it,
+        is the one line of first.py with this piece, without its comment and what it returns.
+        """
+
+        def fill(match: re.Match) -> str:
+            lines = self.program(match[1], True, place).splitlines()
+            found = [line for line in lines if match[2] in line]
+            remedy = f"{match[1]} has {len(found)} lines with {match[2]}: name a piece of one line."
+            demand(len(found) == 1, place, remedy)
+            code = found[0].partition("  # ")[0].strip().removeprefix("Run:").lstrip()
+            if code.startswith("def "):
+                code = code.partition(" ->")[0]
+            return f"<!-- {match[1]}#{match[2]} -->`{code}`"
+
+        return LINE.sub(fill, text)
+
+    def conversions(self, place: str) -> str:
+        """The table of assets/convert.md: a script for one GPU, and what becomes of its lines."""
+        path = self.root / "assets" / "convert.md"
+        text = self.with_lines(path.read_text(), self.name(path))
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        demand(rows, place, f"{self.name(path)} has no table.")
+        return re.sub("<!-- .*? -->", "", "\n".join(rows))
+
+    def lesson(self, path: Path, solved: bool) -> Cells:
+        """The cells of one lesson, with those tagged `class`, which stand in the workshop alone."""
+        all_cells = self.sources[path].cells
+        ids = identify(all_cells, path.stem[:2], self.name(path))
+        cells = []
+        for number, written in enumerate(all_cells, 1):
+            place = f"{self.name(path)}, cell {number}"
+            labels = tags(written)
+            self.written[place] = written.source
+            if "solution" in labels and not solved:
+                continue
+            cell = copy(written)
+            cell.id = ids[number - 1]
+            metadata = {"tags": labels} if labels else {}
+            cell.metadata = NotebookNode(metadata | (HIDDEN if "fold" in labels else {}))
+            built = self.prose if cell.cell_type == "markdown" else self.code
+            cell.source = built(cell.source, solved, place)
+            cells.append((place, cell))
+        return cells
+
+    def prose(self, text: str, solved: bool, place: str) -> str:
+        """A Markdown cell in both languages, with its differences and numbers filled in."""
+
+        def fill(match: re.Match) -> str:
+            pair = match[1].split()
+            remedy = "a diff names two programs, OLD.py NEW.py, and holds nothing."
+            demand(len(pair) == 2 and not match[2], place, remedy)
+            texts = [self.program(name, solved, place).splitlines() for name in pair]
+            lines = difflib.unified_diff(*texts, *pair, n=1, lineterm="")
+            return "\n".join(["```diff", *lines, "```"])
+
+        problem = check_languages(text)
+        demand(not problem, place, problem)
+        if CONVERT in text:
+            text = text.replace(CONVERT, self.conversions(place))
+        if solved:
+            text = text.replace("](solutions/", "](")  # the solved twins are in that folder
+            text = text.replace("](../assets/", "](../../assets/")
+        return with_numbers(self.root, DIFF.sub(fill, text), place)
+
+    def code(self, text: str, solved: bool, place: str) -> str:
+        """A code cell; one that begins with `%%writefile` gets its program."""
+        if text.startswith("%%writefile"):
+            match = WRITE.fullmatch(text)
+            kinds = f"NAME{', '.join(rooms.KINDS)}"
+            remedy = (
+                f"`%%writefile {kinds}` and nothing else: what it writes is in scripts/lessons."
+            )
+            demand(match, place, remedy)
+            return f"{text}\n{self.program(match[1], solved, place)}"
+        built = solve(text, solved, place)
+        lines = len(built.splitlines())
+        remedy = f"a cell has {CELL_LINES} lines at most, or it is a program."
+        demand(lines <= CELL_LINES, place, remedy)
+        return built
