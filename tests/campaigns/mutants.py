@@ -285,6 +285,11 @@ def imported(part: ast.Import | ast.ImportFrom) -> set[str]:
     return {alias.asname or alias.name.partition(".")[0] for alias in part.names}
 
 
+def of_tools(part: ast.Import | ast.ImportFrom) -> bool:
+    """Whether an import is of the course's tools, whose place does not count."""
+    return f"{getattr(part, 'module', '')}.".startswith("course.")
+
+
 @functools.cache
 def judging(node: str) -> str:
     """What runs of a test that judges mutants: its file without the other tests, and its name.
@@ -304,12 +309,14 @@ def judging(node: str) -> str:
             first = min([part.lineno, *decorators])
             piece = "\n".join(lines[first - 1 : part.end_lineno])
             if isinstance(part, IMPORTS):
-                imports.append((piece, imported(part)))
+                names = imported(part)
+                imports.append((f"tools: {sorted(names)}" if of_tools(part) else piece, names))
             else:
                 kept.append(MARK.sub("", piece))
     judge = same.code("\n".join(kept)).replace(f"def {name}(", "def judge(", 1)
     words = set(re.findall(r"\w+", judge))
-    return "\n".join([*(piece for piece, names in imports if names & words), judge])
+    needed = sorted(piece for piece, names in imports if names & words)
+    return "\n".join([*needed, judge])
 
 
 def fingerprint(lesson: str) -> str:

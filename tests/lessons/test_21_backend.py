@@ -21,7 +21,7 @@ from ranks import Launch, launch
 
 import alike
 from course import rooms
-from course.measure.backend import build
+from course.measure import backend as backend_build
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = ROOT / "tests" / "campaigns" / "kills.py"
@@ -33,7 +33,7 @@ compiler = pytest.mark.skipif(not shutil.which("g++"), reason="not passed, but n
 @pytest.fixture(scope="session")
 def nearby() -> Path:
     """The backend, built once for all tests, and kept."""
-    return build("nearby")
+    return backend_build.build("nearby")
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from course import ROOT
-from course.kept import pictures, readme
+from course import kept, ROOT
 from course import listed
 from course import rooms
 from course.build.session import check_launches
@@ -91,7 +90,7 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
     assets = course.root / "assets"
     pages = [*assets.glob("*.html"), *assets.rglob("*.md")]
     files |= {path: filled_page(course, path) for path in pages if path not in tables}
-    return files | readme(course, files)
+    return files | kept.readme(course, files)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -133,7 +132,7 @@ def write_all(course: Course, check: bool, force: bool, inert: Inert) -> int:
     known = known or any(f'"id": "{inert.name}"' in text for text in files.values())
     demand(known, f"--inert {inert.name}", "no program and no cell is called so.")
     made = {path: text.encode() for path, text in files.items()}
-    made |= pictures(course, files)
+    made |= kept.pictures(course, files)
     there = {path: path.read_bytes() for path in made if path.exists()}
     changed = [path for path, content in made.items() if there.get(path) != content]
     for path in changed:
@@ -159,8 +158,8 @@ def main(arguments: list[str] | None = None) -> int:
     add = parser.add_argument
     add("--check", action="store_true", help="write nothing; exit 1 when a file is out of date")
     add("--force", action="store_true", help="overwrite notebooks that were edited by hand")
-    kept = "keep outputs though this program changed, or the cell of this id; the reason why"
-    add("--inert", nargs=2, metavar=("NAME", "WHY"), default=NOTHING, help=kept)
+    why = "keep outputs though this program changed, or the cell of this id; the reason why"
+    add("--inert", nargs=2, metavar=("NAME", "WHY"), default=NOTHING, help=why)
     add("--programs", metavar="LESSON", help="only write the programs of one lesson, as 06")
     add("folder", nargs="?", type=Path, help="where to write them; build/06_ddp, say, without it")
     add("--root", type=Path, default=ROOT)

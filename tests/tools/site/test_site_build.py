@@ -150,7 +150,7 @@ def test_a_fault_is_told_with_the_line_that_was_written(built: dict, at: str, me
 
 @pytest.mark.quick
 def test_the_site_is_built_with_these_refusals() -> None:
-    assert '"refusals",' in (site_build.SETTINGS / "conf.py").read_text()
+    assert '"course.site.extensions.refusals",' in (site_build.SETTINGS / "conf.py").read_text()
 
 
 def test_a_lesson_without_title_is_refused(built: dict) -> None:
