@@ -24,7 +24,7 @@ import pytest
 from course import rooms, same
 from course.build.python import imports
 from course.files import write
-from course.grammar import SOLUTION, WRITE
+from course.lesson import SOLUTION, WRITE
 from course.machine import processor
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,11 +1,11 @@
-"""Check that a Markdown cell says all twice: in English, then in Chinese as Taiwan writes it."""
+"""Which language a text is in; and that a cell says all twice, in Chinese as Taiwan writes it."""
 
 import re
 from functools import cache
 
-from opencc import OpenCC
-
 CJK = re.compile(r"[\u3400-\u9fff]")
+WORD = re.compile(r"[A-Za-z]{2,}")
+PUNCTUATION = re.compile("[，。、；：？！]")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)]) ")
 
 # Mainland words in traditional characters, and what Taiwan says: from OpenCC and our glossary.
@@ -27,7 +27,28 @@ INNOCENT = re.compile(r"內存[取放在]|[進線]程[式序]|[微強]調用|改
 FENCED = re.compile(r"^(```+|~~~+).*?^\1|<!--.*?-->|!\[.*?\]\(.*?\)", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`]*`|\$+[^$]+\$+|(?<=\])\([^)]*\)|<[^>]*>|https?://\S+")
 
-to_traditional = OpenCC("s2t").convert
+
+def counted(prose: str) -> tuple[int, int]:
+    """How many Chinese characters, and how many English words."""
+    return len(CJK.findall(prose)), len(WORD.findall(prose))
+
+
+def is_chinese(prose: str) -> bool | None:
+    """Whether a text in one language is Chinese, which may name many things in English.
+
+    None of a text in neither, as a number is.
+    """
+    chinese, english = counted(prose)
+    if not (chinese or english):
+        return None
+    return chinese >= english or bool(PUNCTUATION.search(prose))
+
+
+@cache
+def converter():
+    from opencc import OpenCC  # takes a moment
+
+    return OpenCC("s2t")
 
 
 @cache
@@ -37,7 +58,7 @@ def simplified(character: str) -> bool:
     OpenCC changes it, and it is none of Big5's 5401 common ones, as 台 is one.
     """
     common = b"\xa4\x40" <= character.encode("big5", "ignore") <= b"\xc6\x7e"
-    return to_traditional(character) != character and not common
+    return converter().convert(character) != character and not common
 
 
 def check_words(prose: str, start: str) -> str | None:
@@ -73,8 +94,7 @@ def check_languages(text: str) -> str | None:
         problem = check_words(prose, start)
         if problem:
             return problem
-        chinese = len(CJK.findall(prose))
-        english = len(re.findall(r"[A-Za-z]{2,}", prose))
+        chinese, english = counted(prose)
         if not (chinese or english):
             continue
         if both(block):
@@ -82,9 +102,7 @@ def check_languages(text: str) -> str | None:
                 continue
             lacks = "English" if chinese else "中文"
             return f"“{start}” lacks {lacks}: a heading or a table gives both."
-        # A Chinese block may name many things in English.
-        is_chinese = chinese >= english or re.search("[，。、；：？！]", prose)
-        language = "中文" if is_chinese else "English"
+        language = "中文" if is_chinese(prose) else "English"
         is_list = bool(ITEM.match(block))
         if language == last and not (is_list and last_is_list):
             expected = "English" if language == "中文" else "中文"

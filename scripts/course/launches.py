@@ -28,11 +28,17 @@ class Launch:
     starter: str
     program: str
     words: tuple[str, ...]
+    settings: tuple[str, ...] = ()  # of the environment, ahead of the starter
 
     @property
     def name(self) -> str:
         """The program as `result`, `printed` and `failure` know it."""
         return self.program.partition(".")[0]
+
+    @property
+    def ranks(self) -> str:
+        """How many processes on this machine, as it is written; "" if it is not said."""
+        return next((word.partition("=")[2] for word in self.words if "per-node=" in word), "")
 
     @property
     def as_torchrun(self) -> bool:
@@ -54,16 +60,18 @@ def starters() -> list[str]:
 def started(command: str) -> Launch | None:
     """The launch that a command is, after settings of the environment; None for any other."""
     words = re.sub(r"{.*?}", "{}", command).split()  # an expression in braces is one word
+    settings = []
     while words and SETTING.fullmatch(words[0]):
-        words.pop(0)
+        settings.append(words.pop(0))
     line = " ".join(words)
     for starter in starters():
         if f"{line} ".startswith(f"{starter} "):
             program = next(filter(PROGRAM.fullmatch, words), None)
-            return Launch(starter, program, tuple(words)) if program else None
+            return Launch(starter, program, tuple(words), tuple(settings)) if program else None
     return None
 
 
+@cache
 def launch_of(cell: str) -> Launch | None:
     """The launch that a cell consists of: one line, alone, nothing shell-clever."""
     plain = cell.startswith("!") and not CLEVER.search(cell)

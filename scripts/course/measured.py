@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from course.grammar import demand
+from course.lesson import demand
 
 NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
 # The run of `make bench` that all pages speak of. assets/ keeps one for each processor.

@@ -14,16 +14,15 @@ import json
 import re
 import sys
 import tokenize
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from course import ROOT
-from course.build.lessons import EXERCISE
-from course.grammar import WRITE, BuildError, Cells, about, demand, own, tags
 from course.languages import CJK, FENCED
-from course.launches import launch_of
+from course.lesson import BuildError, Heading, Lesson, about, demand, headings
 from course.sources import Course
 
 CORE = 50  # minutes: one period
@@ -31,8 +30,7 @@ WORDS, TOKENS = 180, 260  # a minute
 LAUNCH = 5.0  # seconds, where none have been measured
 DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LEADS_TO = re.compile(r"^\+\+\+ (\w+\.py)$", re.MULTILINE)
-FURTHER = re.compile(r"^## Going further · 延伸$", re.MULTILINE)
-SECOND = re.compile(r"^## Second period · 第二節$", re.MULTILINE)
+PARTS = {"Going further · 延伸": "further", "Second period · 第二節": "second"}
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
 COUNTED = {tokenize.NAME, tokenize.NUMBER, tokenize.STRING, tokenize.OP}
 
@@ -82,49 +80,47 @@ def changed(text: str) -> int:
     return count
 
 
-def program_of(code: str) -> str:
-    """The file that a cell writes, "" if none."""
-    match = WRITE.match(code)
-    return match[1] if match else ""
+def pieces(prose: str) -> Iterator[tuple[Heading | None, str]]:
+    """A Markdown cell cut ahead of each heading: headings, None of the first piece, and words."""
+    found = headings(prose)
+    ends = [heading.at for heading in found] + [None]
+    yield None, prose[: ends.pop(0)]
+    for heading, end in zip(found, ends, strict=True):
+        yield heading, prose[heading.at : end]
 
 
-def parts(cells: Cells, seconds: list[float], through: str = "") -> dict[str, Part]:
+def parts(lesson: Lesson, seconds: list[float], through: str = "") -> dict[str, Part]:
     """The parts of a lesson in their order: `core`, perhaps `second`, `further`.
 
     `seconds` are those of its launches, in order; too few or too many are not used.
     through: what follows this section is `rest`; there is no such part without that section.
     """
-    plain = [cell for _, cell in own(cells)]
-    count = sum(launch_of(cell.source) is not None for cell in plain)
+    lesson = lesson.own
+    count = len(lesson.launches)
     measured = iter(seconds if len(seconds) == count else [LAUNCH] * count)
     found = {"core": Part()}
     name = "core"
     met = False
     known: set[str] = set()  # programs that a diff has shown
-    for cell in plain:
-        if cell.cell_type == "code":
+    for cell in lesson.cells:
+        if cell.is_code:
             part = found[name]
-            if launch_of(cell.source):
+            if cell.launch:
                 part.launches += 1
                 part.seconds += next(measured)
-            elif "fold" not in tags(cell) and program_of(cell.source) not in known:
+            elif "fold" not in cell.tags and cell.file not in known:
                 part.tokens += tokens(re.sub(r"\A%%\w+.*\n|^!.*$", "", cell.source))
             continue
         for diff in DIFF.findall(cell.source):
             known.update(LEADS_TO.findall(diff))
-        for piece in re.split(r"^(?=##* )", cell.source, flags=re.MULTILINE):
-            if FURTHER.search(piece):
-                name = "further"
-            elif SECOND.search(piece):
-                name = "second"
-            title = re.match(r"## (.+?)(?: ·|$)", piece)
-            if title and met:
-                name = "rest"
-            met = met or bool(title and title[1] == through)
+        for heading, piece in pieces(cell.source):
+            if heading and heading.level == 2:
+                name = "rest" if met else PARTS.get(heading.text, name)
+                met = met or heading.text.partition(" ·")[0] == through
             part = found.setdefault(name, Part())
             part.words += words(piece)
             part.tokens += changed(piece)
-            part.exercises += bool(EXERCISE.match(piece))
+            part.exercises += bool(heading and heading.exercise)
             part.predictions += piece.count("**Predict")
     return found
 

@@ -2,7 +2,6 @@
 
 import base64
 import functools
-import hashlib
 import io
 from contextlib import suppress
 from itertools import zip_longest
@@ -16,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 from course import same
-from course.grammar import WRITE, Cells, about, demand, tags
+from course.lesson import WRITE, Cell, Lesson, about, demand, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 COLOURS = 64
@@ -26,12 +25,12 @@ def fingerprint(cells: list[NotebookNode]) -> str:
     """A hash of what the cells say, without the cell that papermill injects."""
     own = [cell for cell in cells if "injected-parameters" not in tags(cell)]
     texts = [f"{cell.cell_type}\n{cell.source}" for cell in own]
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+    return same.letters("\0".join(texts), 16)
 
 
-def notebook(cells: Cells, generated_from: str, course: dict) -> NotebookNode:
+def notebook(lesson: Lesson, generated_from: str, course: dict) -> NotebookNode:
     """A notebook of these cells that says what it was made from."""
-    plain = [cell for _, cell in cells]
+    plain = [cell.node for cell in lesson.cells]
     course = course | {"generated_from": generated_from}
     metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}, "course": course}
     return new_notebook(cells=plain, metadata=metadata)
@@ -57,9 +56,7 @@ NOTHING = Inert("", "")
 
 
 def file_of(cell: NotebookNode) -> str:
-    """The name of the file that a cell writes; "" if it writes none."""
-    match = WRITE.match(cell.source)
-    return match[1] if match else ""
+    return Cell(cell).file
 
 
 @functools.cache

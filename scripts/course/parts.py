@@ -10,7 +10,7 @@ from typing import NamedTuple
 from course import minutes as build_minutes
 from course import routes
 from course.build.tables import titles
-from course.grammar import BuildError, demand
+from course.lesson import BuildError, demand
 from course.listed import addresses
 from course.sources import Course
 

@@ -16,10 +16,15 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 MAGIC = ("%", "!", "?")
 
 
+def letters(content: str | bytes, count: int = 64) -> str:
+    """The first letters of a content's SHA-256; 64 are all."""
+    data = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:count]
+
+
 def digest(*things: object) -> str:
     """A short hash of texts, numbers, lists and dicts; a dict's order does not count."""
-    text = json.dumps(things, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return letters(json.dumps(things, sort_keys=True, ensure_ascii=False), 16)
 
 
 def cut(lines: list[bytes], node: ast.stmt) -> None:
@@ -91,4 +96,4 @@ def file(path: Path) -> list[str]:
     """The name and the contents of a file; of a Python program what runs."""
     if path.suffix == ".py":
         return [path.name, code(path.read_text())]
-    return [path.name, hashlib.sha256(path.read_bytes()).hexdigest()]
+    return [path.name, letters(path.read_bytes())]

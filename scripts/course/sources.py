@@ -9,9 +9,8 @@ import jupytext
 from nbformat import NotebookNode
 
 from course import listed, rooms
-from course.grammar import WRITE, Cells, demand, solve, tags
-from course.ids import identify
 from course.languages import check_languages
+from course.lesson import WRITE, Cell, Lesson, demand, identify, solve, tags
 from course.measured import with_numbers
 
 CELL_LINES = 12
@@ -32,7 +31,6 @@ class Course:
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
         self.programs = {path.name: path for path in rooms.files(self.lessons)}
         self.runs = {path.name: path for path in (root / "assets").glob("*.json")}
-        self.written: dict[str, str] = {}  # a cell as it stands in its lesson, by its place
         self.listed = listed.load(root)  # where the notebooks open elsewhere
 
     def name(self, path: Path) -> str:
@@ -71,25 +69,25 @@ class Course:
         demand(rows, place, f"{self.name(path)} has no table.")
         return re.sub("<!-- .*? -->", "", "\n".join(rows))
 
-    def lesson(self, path: Path, solved: bool) -> Cells:
-        """The cells of one lesson, with those tagged `class`, which stand in the workshop alone."""
+    def lesson(self, path: Path, solved: bool) -> Lesson:
+        """One lesson, with the cells tagged `class`, which stand in the workshop alone."""
         all_cells = self.sources[path].cells
-        ids = identify(all_cells, path.stem[:2], self.name(path))
+        ids = identify(Lesson.of(self.sources[path]).cells, path.stem[:2], self.name(path))
         cells = []
         for number, written in enumerate(all_cells, 1):
             place = f"{self.name(path)}, cell {number}"
             labels = tags(written)
-            self.written[place] = written.source
             if "solution" in labels and not solved:
                 continue
-            cell = copy(written)
-            cell.id = ids[number - 1]
+            node = copy(written)
+            node.id = ids[number - 1]
             metadata = {"tags": labels} if labels else {}
-            cell.metadata = NotebookNode(metadata | (HIDDEN if "fold" in labels else {}))
-            built = self.prose if cell.cell_type == "markdown" else self.code
+            node.metadata = NotebookNode(metadata | (HIDDEN if "fold" in labels else {}))
+            cell = Cell(node, place)
+            built = self.code if cell.is_code else self.prose
             cell.source = built(cell.source, solved, place)
-            cells.append((place, cell))
-        return cells
+            cells.append(cell)
+        return Lesson(cells)
 
     def prose(self, text: str, solved: bool, place: str) -> str:
         """A Markdown cell in both languages, with its differences and numbers filled in."""

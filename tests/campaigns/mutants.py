@@ -37,11 +37,12 @@ from typing import NamedTuple
 
 import by_hand  # noqa: F401
 import pytest
-from slices import LAUNCH, Wanted, imports, lessons, rests_on
+from slices import Wanted, imports, lessons, rests_on
 
 from course import same
 from course.forked import around
-from course.grammar import WRITE, about, code_cells, own, tags
+from course.launches import launch_of
+from course.lesson import Lesson, about
 from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,7 +141,8 @@ def part(cells: list[str], launch: str, before: tuple[str, ...] = ()) -> list[st
 
     Launches named in `before` are made, too. ValueError when no cell launches it.
     """
-    programs = [(LAUNCH.match(cell) or [None, None])[1] for cell in cells]
+    launches = map(launch_of, cells)
+    programs = [launch.name if launch else None for launch in launches]
     if launch not in programs:
         raise ValueError(f"no cell launches {launch}.py")
     first = programs.index(launch)
@@ -189,15 +191,14 @@ def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, s
     path = ROOT / "notebooks" / "src" / f"{mutant.lesson}.md"
     quick = about(course.sources[path]).get("quick", {})
     cells = []
-    for _, cell in code_cells(own(course.lesson(path, solved=True))):
-        match = WRITE.match(cell.source)
-        if match:
-            text = cell.source.partition("\n")[2] + "\n"
-            changed = match[1] == mutant.program and not whole
-            (folder / match[1]).write_text(broken(text, mutant) if changed else text)
-        elif "parameters" in tags(cell):
+    for cell in course.lesson(path, solved=True).own.code:
+        if cell.file:
+            text = f"{cell.text}\n"
+            changed = cell.file == mutant.program and not whole
+            (folder / cell.file).write_text(broken(text, mutant) if changed else text)
+        elif "parameters" in cell.tags:
             cells.append(with_parameters(cell.source, quick))
-        elif "hand-in" not in tags(cell):  # which the build completes
+        elif "hand-in" not in cell.tags:  # which the build completes
             cells.append(cell.source)
     if not (folder / mutant.program).exists():
         raise ValueError(f"{mutant.place}: the lesson does not write {mutant.program}")
@@ -329,7 +330,7 @@ def fingerprint(lesson: str) -> str:
     source = the_course().sources[ROOT / "notebooks" / "src" / f"{lesson}.md"]
     cells = [same.cell(cell.source) for cell in source.cells if cell.cell_type == "code"]
     programs = ROOT / "scripts" / "lessons"
-    paths = [programs / "common" / name for name in WRITE.findall("\n".join(cells))]
+    paths = [programs / "common" / name for name in Lesson.of(source).files]
     paths += (programs / lesson).glob("*")  # a new lesson has no room yet
     them, _ = readable([lesson])
     unseen = WATCHERS - {mutant.program for mutant in them}

@@ -20,9 +20,9 @@ from nbformat.v4 import new_code_cell
 from whole import SOLVED
 
 from course import same
+from course.lesson import Cell, Lesson
 
 ROOT = Path(__file__).resolve().parents[2]
-LAUNCH = re.compile(r"^!torchrun .*?(\w+)\.py\b.*$")
 READS = re.compile(r"\b(?:result|printed|failure)\(\"|\blaunches\[")
 HANGS = "hangs on rank 1"
 # Seconds for a cell, with a program that hangs and without: all else ends long before.
@@ -76,9 +76,10 @@ class Fault(NamedTuple):
     kind: str  # how the program is broken
 
 
-def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """A notebook's code cells."""
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+def torchrun(cell: Cell) -> str:
+    """The program that a cell launches by torchrun, as readers do; "" if none."""
+    launch = cell.launch
+    return launch.name if launch and launch.starter == "torchrun" and not launch.settings else ""
 
 
 @cache
@@ -90,12 +91,12 @@ def launches() -> list[tuple[Path, str, str]]:
     """
     known = {}
     for path in sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb")):
-        cells = code_cells(nbformat.read(path, as_version=4))
+        cells = Lesson.at(path).code
         for before, cell, reading in zip(cells, cells[1:], cells[2:], strict=False):
-            match = LAUNCH.match(cell.source)
-            if match and "Begun(" not in before.source:
-                read = {reader for reader in KINDS if f'{reader}("{match[1]}"' in reading.source}
-                known |= dict.fromkeys((path, match[1], reader) for reader in read)
+            name = torchrun(cell)
+            if name and "Begun(" not in before.source:
+                read = {reader for reader in KINDS if f'{reader}("{name}"' in reading.source}
+                known |= dict.fromkeys((path, name, reader) for reader in read)
     return list(known)
 
 
@@ -120,22 +121,21 @@ def write(fault: Fault, folder: Path) -> Path:
     notebook = nbformat.read(path, as_version=4)
     cells = []
     waiting = None
-    for cell in code_cells(notebook):
-        cell.outputs = []
+    for cell in Lesson.of(notebook).code:
+        cell.node.outputs = []
         source = cell.source
-        launch = LAUNCH.match(source)
-        if source.startswith(f"%%writefile {name}.py"):
+        launched = torchrun(cell)
+        if cell.file == f"{name}.py":
             cell.source = broken(source, name, kind)
-        prepares = source.startswith("%%writefile") or "from launch import" in source
-        if prepares or "parameters" in cell.metadata.get("tags", []):
-            cells.append(cell)
-        elif launch and launch[1] == name:
-            waiting = cell
-        elif launch and launch[1] == "cifar10" and kind == HANGS:
+        if cell.file or "from launch import" in source or "parameters" in cell.tags:
+            cells.append(cell.node)
+        elif launched == name:
+            waiting = cell.node
+        elif launched == "cifar10" and kind == HANGS:
             # Without pictures the other rank would fail, and torchrun end the one that hangs.
-            cells.append(cell)
+            cells.append(cell.node)
         elif waiting and f'{reader}("{name}"' in source:
-            cells += [waiting, cell]
+            cells += [waiting, cell.node]
             break
     if kind in BEFORE:
         assert kind != "no torchrun" or not shutil.which("torchrun", path="/usr/bin:/bin")
@@ -241,7 +241,7 @@ def test_two_lessons_are_drawn_and_each_can_be() -> None:
 
 def test_no_cell_reads_a_launch_that_is_left_out(tmp_path: Path) -> None:
     for fault in matrix():
-        *prepared, _, _ = code_cells(nbformat.read(write(fault, tmp_path), as_version=4))
-        written = [cell for cell in prepared if not cell.source.startswith("%%writefile")]
+        *prepared, _, _ = Lesson.at(write(fault, tmp_path)).code
+        written = [cell for cell in prepared if not cell.file]
         reads = [cell.source for cell in written if READS.search(cell.source)]
         assert not reads, f"{fault.path.stem}, {fault.name}: {reads}"

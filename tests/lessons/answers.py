@@ -32,10 +32,11 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from slices import LAUNCH, Wanted, defined, imports, lessons, parsed, rests_on, used
+from slices import Wanted, defined, imports, lessons, parsed, rests_on, used
 
 from course.forked import around
-from course.grammar import SOLUTION, STUB, WRITE, about, own, tags
+from course.launches import launch_of
+from course.lesson import SOLUTION, STUB, about
 from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,10 +51,12 @@ FORMAT = "(the format is at the top of tests/lessons/answers.py)"
 class Cell(NamedTuple):
     """A code cell of a lesson, as it is written and as it is when solved."""
 
-    heading: str
+    exercise: str  # "Exercise 2", or ""
     written: str
     solved: str
     tags: list[str]
+    file: str  # that it writes, or ""
+    text: str  # of that file
 
 
 class Trial(NamedTuple):
@@ -90,22 +93,19 @@ def data(lesson: str) -> dict[str, list[dict]]:
 
 
 def cells(lesson: str) -> list[Cell]:
-    """The code cells of a lesson, each with the heading above it."""
+    """The code cells of a lesson, each with the exercise that it belongs to."""
     path = source(lesson)
-    written = [cell for cell in COURSE.sources[path].cells if "class" not in tags(cell)]
-    solved = [cell for _, cell in own(COURSE.lesson(path, solved=True))]
-    heading = ""
+    quick = about(COURSE.sources[path]).get("quick", {})
+    small = [f"{name} = {value!r}" for name, value in quick.items()]
     made = []
-    for raw, cell in zip(written, solved, strict=True):
-        if cell.cell_type == "markdown":
-            for line in raw.source.splitlines():
-                heading = line.lstrip("# ") if line.startswith("#") else heading
-        elif "parameters" in tags(cell):
-            quick = about(COURSE.sources[path]).get("quick", {})
-            small = [f"{name} = {value!r}" for name, value in quick.items()]
-            made.append(Cell(heading, "", "\n".join([cell.source, *small]), tags(cell)))
-        else:
-            made.append(Cell(heading, raw.source, cell.source, tags(cell)))
+    for section in COURSE.lesson(path, solved=True).own.sections:
+        exercise = f"Exercise {section.exercise}" if section.exercise else ""
+        for cell in section.code:
+            own = [cell.tags, cell.file, cell.text]
+            if "parameters" in cell.tags:
+                made.append(Cell(exercise, "", "\n".join([cell.source, *small]), *own))
+            else:
+                made.append(Cell(exercise, cell.written, cell.source, *own))
     return made
 
 
@@ -113,10 +113,9 @@ def exercises(them: list[Cell]) -> dict[str, range]:
     """The headings of exercises → numbers of their code cells."""
     found: dict[str, range] = {}
     for number, cell in enumerate(them):
-        name = cell.heading.partition(" · ")[0]
-        if name.startswith("Exercise "):
-            first = found[name].start if name in found else number
-            found[name] = range(first, number + 1)
+        if cell.exercise:
+            first = found.get(cell.exercise, range(number, number)).start
+            found[cell.exercise] = range(first, number + 1)
     return found
 
 
@@ -151,11 +150,10 @@ def earlier(them: list[Cell], program: str) -> list[Cell]:
     written = []
     launched = []
     for cell in them:
-        match = WRITE.match(cell.solved)
-        launch = LAUNCH.match(cell.solved)
-        if match and match[1] == program:
+        launch = launch_of(cell.solved)
+        if cell.file == program:
             written.append(cell)
-        if launch and f"{launch[1]}.py" == program:
+        if launch and launch.program == program:
             launched.append(cell)
     return written[-1:] + launched[-1:]
 
@@ -165,8 +163,7 @@ def answer_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
     trials = []
     for name, numbers in exercises(them).items():
         part = [them[number] for number in numbers]
-        programs = [WRITE.match(cell.solved) for cell in part]
-        names = [match[1] for match in programs if match]
+        names = [cell.file for cell in part if cell.file]
         named = {row["program"] for row in rows if row["exercise"] == name and "program" in row}
         for program in sorted(named - set(names)):
             part = earlier(them[: numbers.start], program) + part
@@ -183,11 +180,9 @@ def answer_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
             chosen = []
             left = list(codes)
             for cell in part:
-                if programs and WRITE.match(cell.solved):
-                    program = WRITE.match(cell.solved)[1]
-                    if program == programs[0]:
-                        files[program] = with_answer(held[program], codes) + "\n"
-                elif WRITE.match(cell.solved):
+                if programs and cell.file == programs[0]:
+                    files[cell.file] = with_answer(held[cell.file], codes) + "\n"
+                elif cell.file:
                     continue
                 elif not programs and SOLUTION.search(cell.written):
                     count = len(SOLUTION.findall(cell.written))
@@ -223,7 +218,7 @@ def trials(lesson: str) -> list[Trial]:
 def plan(lesson: str, made: list[Trial], folder: Path) -> tuple[list, list[Trial]]:
     """The steps for the runner, and the trials in the order in which it makes them."""
     them = cells(lesson)
-    runnable = ["" if WRITE.match(cell.solved) else cell.solved for cell in them]
+    runnable = ["" if cell.file else cell.solved for cell in them]
     needed: set[int] = set()
     for trial in made:
         wanted = Wanted()
@@ -250,9 +245,8 @@ def plan(lesson: str, made: list[Trial], folder: Path) -> tuple[list, list[Trial
 
 def write_programs(lesson: str, folder: Path) -> None:
     for cell in cells(lesson):
-        match = WRITE.match(cell.solved)
-        if match:
-            (folder / match[1]).write_text(cell.solved.partition("\n")[2] + "\n")
+        if cell.file:
+            (folder / cell.file).write_text(f"{cell.text}\n")
 
 
 def judged(made: list[Trial], outcomes: list[dict]) -> dict[str, str]:

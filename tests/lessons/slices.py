@@ -7,10 +7,9 @@ from pathlib import Path
 
 from course import rooms
 from course.build import python
+from course.launches import launch_of
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
-LAUNCH = re.compile(r"!(?:\w+=\S* )*(?:torchrun|python) .*?(\w+)\.py\b")
-READS = re.compile(r'\b(?:result|printed|failure)\("(\w+)"')
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
 PLACED = (ast.Store, ast.Del)  # how `rows[2] = x` and `del rows[2]` use `rows[2]`
 
@@ -141,21 +140,21 @@ class Wanted:
         """This cell is kept: it gives some of what is wanted, and wants something itself."""
         code = parsed(cell)
         self.names = (self.names - defined(code)) | used(code)
-        self.reads |= set(READS.findall(cell))
-        launch = LAUNCH.match(cell)
+        self.reads |= python.read_by(code)
+        launch = launch_of(cell)
         if launch:
-            self.reads.discard(launch[1])
+            self.reads.discard(launch.name)
             self.names.add("os")  # ranks inherit what cells before put into os.environ
-            if takes_pictures(launch[1]):
+            if takes_pictures(launch.name):
                 self.reads.add("cifar10")
 
     def asks_for(self, cell: str) -> bool:
         """Whether a cell, which comes before, must be kept."""
         if "from launch import" in cell:
             return True  # from here on, launches are watched
-        launch = LAUNCH.match(cell)
+        launch = launch_of(cell)
         if launch:
-            return launch[1] in self.reads
+            return launch.name in self.reads
         code = parsed(cell)
         return bool((defined(code) | changed(code)) & self.names)
 

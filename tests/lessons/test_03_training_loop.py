@@ -15,7 +15,7 @@ import order
 import shapes
 import single
 from course import rooms
-from course.grammar import own, solve, tags
+from course.lesson import Lesson, solve
 from course.sources import Course
 from devices import Place
 from loader import Pictures
@@ -23,7 +23,7 @@ from model import ResNet
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON = ROOT / "notebooks" / "src" / "03_training_loop.md"
-CLASS = [cell.source for cell in Course(ROOT).sources[LESSON].cells if "class" in tags(cell)]
+CLASS = [cell.source for cell in Lesson.of(Course(ROOT).sources[LESSON]).tagged("class")]
 SINGLE = rooms.program("single").read_text()
 CLEAR = "optimizer.zero_grad()"
 MOVE = "loss.backward()\n            optimizer.step()"
@@ -31,7 +31,7 @@ MOVE = "loss.backward()\n            optimizer.step()"
 
 def five(solved: bool) -> dict:
     """The names that the five lines of the first section, written or not, leave behind."""
-    sources = [cell.source for _, cell in own(Course(ROOT).lesson(LESSON, solved=solved))]
+    sources = [cell.source for cell in Course(ROOT).lesson(LESSON, solved=solved).own.cells]
     names: dict = {"torch": torch}
     for start in ("from torch import nn\n", "model, optimizer = fresh()\nlosses"):
         [cell] = [source for source in sources if source.startswith(start)]
@@ -53,7 +53,7 @@ def test_the_loss_stays_where_it_is_until_the_five_lines_are_written() -> None:
 
 def fitted(seed: int, rate: float = 0.1) -> list:
     """The two curves of the section on overfitting, for weights and labels drawn with a seed."""
-    sources = [cell.source for _, cell in own(Course(ROOT).lesson(LESSON, solved=True))]
+    sources = [cell.source for cell in Course(ROOT).lesson(LESSON, solved=True).own.cells]
     names: dict = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
     for start in ("from loader import Pictures, normalise\n\nsome", "def fit(rate)"):
         [cell] = [source for source in sources if source.startswith(start)]

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from nbformat.v4 import new_code_cell
 
 from course import rooms
-from course.build.exercises import end
+from course.lesson import Cell
 
 KERNEL = Path(__file__).resolve().parents[1] / "programs" / "kernel_cells.py"
 PLAIN = 'print("plain", "✓" if done else "✗ not yet")'
@@ -18,13 +19,19 @@ MANY = 'for part in parts:\n    print(part, "✓" if part else "✗ not yet")'
 OWN = '# BEGIN SOLUTION\nx = 2\n# STUB x = 0\n# END SOLUTION\nprint("✓" if x == 2 else "✗ not yet")'
 SHORT = 'print("✓" if good else "✗ not yet")'
 LONG = f"good = True\n{SHORT}"
+
+
+def check(cell: str) -> str:
+    return Cell(new_code_cell(cell)).check
+
+
 CHECKS = {
-    "1": [end(PLAIN)],
-    "2": [end(MANY)],
-    "3": [end(OWN)],
-    "4": [end(PLAIN), end(MANY)],
-    "5": [end(SHORT)],
-    "6": [end(LONG)],
+    "1": [check(PLAIN)],
+    "2": [check(MANY)],
+    "3": [check(OWN)],
+    "4": [check(PLAIN), check(MANY)],
+    "5": [check(SHORT)],
+    "6": [check(LONG)],
 }
 LAST = f'handin.line("06_ddp", {CHECKS})'
 

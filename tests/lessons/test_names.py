@@ -7,8 +7,7 @@ import pytest
 from slices import defined, parsed, used
 from whole import ROOT, SOLVED, sections, sources
 
-from course.build.lessons import EXERCISE
-from course.grammar import tags
+from course.lesson import Lesson
 
 pytestmark = pytest.mark.quick
 
@@ -66,8 +65,8 @@ def test_another_meaning_is_noticed(later: str, found: set[str]) -> None:
 
 @pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
 def test_the_last_cell_counts_every_exercise(path: Path) -> None:
-    unsolved = sections(ROOT / "notebooks" / path.name)
-    named = [match[1] for match in map(EXERCISE.match, unsolved) if match]
-    [last] = [cell for cells in unsolved.values() for cell in cells if "hand-in" in tags(cell)]
+    unsolved = Lesson.at(ROOT / "notebooks" / path.name)
+    named = [section.exercise for section in unsolved.sections if section.exercise]
+    [last] = unsolved.tagged("hand-in")
     counted = re.findall(r'^ +"(\d+)":', last.source, re.MULTILINE)
     assert counted and (counted == named or not named)

@@ -8,6 +8,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
+from course.lesson import Lesson
+
 ROOT = Path(__file__).resolve().parents[2]
 SOLVED = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
 TITLES = ROOT / "tests" / "programs" / "titles.py"
@@ -31,14 +33,10 @@ NOT_YET = re.compile(r"\bnot (?:\w+ )?yet\b")  # what the check of an exercise s
 def sections(path: Path) -> dict[str, list[NotebookNode]]:
     """The code cells under each heading."""
     found: dict[str, list[NotebookNode]] = {}
-    heading = ""
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "markdown":
-            headings = re.findall(r"^#+ .*", cell.source, re.MULTILINE)
-            heading = headings[-1] if headings else heading
-        else:
-            found.setdefault(heading, []).append(cell)
-    return found
+    for section in Lesson.at(path).sections:
+        title = section.heading.text if section.heading else ""
+        found.setdefault(title, []).extend(cell.node for cell in section.code)
+    return {title: cells for title, cells in found.items() if cells}
 
 
 def sources(cells: list[NotebookNode]) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from nbformat import NotebookNode
 
 from course.languages import check_languages
+from course.lesson import Lesson
 
 pytestmark = pytest.mark.quick
 
@@ -32,9 +33,7 @@ TABLE = [(int(begin), int(end), *cells) for begin, end, *cells in ROW.findall(SH
 
 def launches(notebook: NotebookNode) -> list[tuple[str, str]]:
     """Program and number of ranks of each launch, in order."""
-    lines = "\n".join(cell.source for cell in notebook.cells)
-    launch = re.compile(r"^!torchrun .*node=(\d+).* (\w+)\.py", re.MULTILINE)
-    return [(program, ranks) for ranks, program in launch.findall(lines)]
+    return [(launch.name, launch.ranks) for launch in Lesson.of(notebook).launches]
 
 
 def printed(notebook: NotebookNode) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jupytext
 import pytest
 
-from course.grammar import tags
+from course.lesson import tags
 
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ROOT / "assets"

@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from course.build.python import parsed
-from course.grammar import WRITE, about, code_cells, tags
+from course.lesson import Cell, about, tags
 from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,14 +86,12 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(words(parsed(text, "a quoted program")))
 
 
-def cell_words(text: str) -> set[str]:
+def cell_words(cell: Cell) -> set[str]:
     """The names of a code cell, or of the program in it, and the options of a launch."""
-    match = WRITE.match(text)
-    if match and match[1].endswith(".py"):
-        text = text.partition("\n")[2]
-    elif match or text.startswith("!"):
-        return set(re.findall(r"--[\w-]+|\w+", text))
-    return set(words_of(text))
+    plain = cell.file and not cell.file.endswith(".py")
+    if plain or cell.source.startswith("!"):
+        return set(re.findall(r"--[\w-]+|\w+", cell.source))
+    return set(words_of(cell.text if cell.file else cell.source))
 
 
 @cache
@@ -102,8 +100,8 @@ def spoken_by(number: str) -> frozenset[str]:
     [path] = [path for path in COURSE.sources if path.stem.startswith(number)]
     names: set[str] = set()
     for solved in (False, True):
-        for _, cell in code_cells(COURSE.lesson(path, solved)):
-            names |= cell_words(cell.source)
+        for cell in COURSE.lesson(path, solved).code:
+            names |= cell_words(cell)
     needed = map(spoken_by, about(COURSE.sources[path])["needs"])
     return frozenset(names.union(*needed))
 

@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext
 
 from course import minutes, routes
 from course import parts as build_parts
-from course.grammar import BuildError
+from course.lesson import BuildError
 from course.site import __main__ as site_build
 from course.site import front as site_front
 from course.site.messages import Faults, Places

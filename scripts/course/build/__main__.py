@@ -17,10 +17,9 @@ from course import listed
 from course import rooms
 from course.build.session import check_launches
 from course.sources import Course
-from course.build.exercises import fill_hand_in, point_out
 from course.build.pages import add_head, filled_page, filled_tables
-from course.grammar import WRITE, BuildError, Cells, about, code_cells, demand, own
-from course.build.lessons import check_lessons
+from course.lesson import BuildError, Lesson, about, demand
+from course.build.lessons import check_lessons, fill_hand_in, point_out
 from course.outputs import (
     NOTHING,
     Inert,
@@ -38,24 +37,24 @@ from course.build.workshop import workshop
 replacing = rooms.load("atomic").replacing
 
 
-def read(course: Course, solved: bool) -> dict[Path, Cells]:
-    """Every lesson as its cells, which can be run one after another."""
+def read(course: Course, solved: bool) -> dict[Path, Lesson]:
+    """Every lesson; its cells can be run one after another."""
     lessons = {path: course.lesson(path, solved) for path in course.sources}
-    for path, cells in lessons.items():
-        check_launches(course.programs, own(cells))
-        point_out(own(cells))
-        fill_hand_in(course, own(cells), path.stem)
+    for path, lesson in lessons.items():
+        check_launches(course.programs, lesson.own)
+        point_out(lesson.own)
+        fill_hand_in(lesson.own, path.stem)
     return lessons
 
 
-def notebooks(course: Course, lessons: dict[Path, Cells], solved: bool) -> dict[str, NotebookNode]:
+def notebooks(course: Course, lessons: dict[Path, Lesson], solved: bool) -> dict[str, NotebookNode]:
     """The workshop, if there is one, and a notebook a lesson, by name."""
     books = {}
     for_the_class = workshop(course, lessons, solved)
     if for_the_class:
         books["workshop"] = for_the_class
-    for path, cells in lessons.items():
-        books[path.stem] = notebook(own(cells), course.name(path), about(course.sources[path]))
+    for path, lesson in lessons.items():
+        books[path.stem] = notebook(lesson.own, course.name(path), about(course.sources[path]))
     return books
 
 
@@ -106,15 +105,12 @@ def write_programs(course: Course, number: str, folder: Path | None) -> int:
     demand(number in lessons, f"--programs {number}", remedy)
     check_programs(course)
     path = lessons[number]
-    cells = own(course.lesson(path, solved=True))
-    check_launches(course.programs, cells)
+    lesson = course.lesson(path, solved=True).own
+    check_launches(course.programs, lesson)
     folder = folder or course.root / "build" / path.stem
-    for _, cell in code_cells(cells):
-        match = WRITE.match(cell.source)
-        if match:
-            text = cell.source.partition("\n")[2] + "\n"
-            write(folder / match[1], text.encode())
-            print(folder / match[1])
+    for name, text in lesson.files.items():
+        write(folder / name, f"{text}\n".encode())
+        print(folder / name)
     return 0
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from course.sources import Course
-from course.grammar import demand, solve
+from course.lesson import demand, solve
 
 LINES = 120  # of a solved program, its docstring and empty lines not counted
 SEVERAL = {"NodeName", "PartitionName"}  # settings that a slurm.conf may give on several lines

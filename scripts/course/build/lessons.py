@@ -1,46 +1,44 @@
-"""What every lesson has: small parameters that its parameters cell sets, and two exercises."""
+"""What the build checks in exercises and adds to them: where to write, and the line to hand in.
+
+A cell tagged `hand-in` says `handin.line()`; it is given the notebook's checks: the cells below an
+exercise's heading that print ✓ or ✗. A check is known by its end, below what the learner writes:
+the number of these lines, and a digest of them.
+"""
 
 import re
 from pathlib import Path
 
-from nbformat import NotebookNode
-
+from course.build.python import names, parsed
+from course.lesson import Cell, Lesson, Section, about, demand
 from course.listed import NAME
 from course.sources import Course
-from course.grammar import about, demand, tags
-from course.build.python import names, parsed
 
-EXERCISE = re.compile(r"### Exercise (\d+) · 練習 \1")
-LEAST = 2
+LEAST = 2  # exercises
+CALL = "handin.line()"
+POINTER = re.compile(
+    r"\n\n(?:Your code goes into|First run) the cell below.*"
+    r"\n\n(?:請寫在|先照原樣執行)下面這一格.*\Z"
+)
+
+
+# ---- what every lesson has
 
 
 def check_quick(course: Course, path: Path) -> None:
     """Each small parameter that tests use takes the place of one of the parameters cell."""
     place = course.name(path)
     known: set[str] = set()
-    for cell in course.sources[path].cells:
-        if "parameters" in tags(cell):
-            known |= names(parsed(cell.source, place), defined=True)
+    for cell in Lesson.of(course.sources[path]).tagged("parameters"):
+        known |= names(parsed(cell.source, place), defined=True)
     quick = about(course.sources[path]).get("quick", {})
     unknown = ", ".join(name for name in quick if name not in known)
     demand(not unknown, place, f"`quick` names {unknown}, which the parameters cell does not set.")
 
 
-def exercises(cells: list[NotebookNode]) -> set[str]:
-    """The headings of exercises that have a code cell below."""
-    heading = ""
-    headings: set[str] = set()
-    for cell in cells:
-        if cell.cell_type == "markdown":
-            heading = [heading, *re.findall("^#+ .*", cell.source, re.MULTILINE)][-1]
-        elif EXERCISE.fullmatch(heading) and "class" not in tags(cell):
-            headings.add(heading)
-    return headings
-
-
 def check_exercises(course: Course, path: Path) -> None:
-    """A lesson has at least two exercises."""
-    count = len(exercises(course.sources[path].cells))
+    """A lesson has at least two exercises, with a code cell below each heading."""
+    sections = Lesson.of(course.sources[path]).own.sections
+    count = len({section.exercise for section in sections if section.exercise and section.code})
     exercise = "exercise" if count == 1 else "exercises"
     remedy = f"at least {LEAST} wanted, each under its own heading `### Exercise N · 練習 N`."
     demand(count >= LEAST, course.name(path), f"{count} {exercise}, {remedy}")
@@ -52,20 +50,13 @@ def check_gpu(course: Course, path: Path) -> None:
     minutes = about(course.sources[path]).get("gpu_minutes")
     remedy = "give `gpu_minutes` in the front matter: those of a whole run on Kaggle, or 0."
     demand(isinstance(minutes, int) and minutes >= 0, place, remedy)
+    files = (f"notebooks/{path.stem}.ipynb", f"notebooks/solutions/{path.stem}.ipynb")
     for kernel in course.listed["kernels"]:
-        listed = kernel["code_file"] in (
-            f"notebooks/{path.stem}.ipynb",
-            f"notebooks/solutions/{path.stem}.ipynb",
-        )
-        problem = (
-            f"`gpu_minutes` is {minutes}, and {NAME} gives {kernel['code_file']} "
-        )
-        problem += "a GPU" if kernel["enable_gpu"] else "no GPU"
-        demand(
-            not listed or kernel["enable_gpu"] == (minutes > 0),
-            place,
-            f"{problem}: correct one of them.",
-        )
+        agrees = kernel["enable_gpu"] == (minutes > 0)
+        given = "a GPU" if kernel["enable_gpu"] else "no GPU"
+        problem = f"`gpu_minutes` is {minutes}, and {NAME} gives {kernel['code_file']} {given}"
+        fine = kernel["code_file"] not in files or agrees
+        demand(fine, place, f"{problem}: correct one of them.")
 
 
 def check_lessons(course: Course) -> None:
@@ -74,3 +65,73 @@ def check_lessons(course: Course) -> None:
         check_quick(course, path)
         check_gpu(course, path)
         check_exercises(course, path)
+
+
+# ---- where to write
+
+
+def pointer(cell: Cell, later: str) -> str:
+    """In which lines of the program below to write; `later`: the exercise that will ask for it."""
+    name = cell.file
+    numbers = cell.regions
+    english = f"line{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"
+    chinese = "、".join(map(str, numbers))
+    if later:
+        return (
+            f"\n\nFirst run the cell below, `{name}`, as it is: Exercise {later}, further down, "
+            f"will ask you to write in its {english}, after ▼▼▼."
+            f"\n\n先照原樣執行下面這一格 `{name}`："
+            f"後面的練習 {later} 會請你寫在第 {chinese} 行，▼▼▼ 之後。"
+        )
+    return (
+        f"\n\nYour code goes into the cell below, `{name}`: {english}, after ▼▼▼."
+        f"\n\n請寫在下面這一格 `{name}` 的第 {chinese} 行，▼▼▼ 之後。"
+    )
+
+
+def point_out(lesson: Lesson) -> None:
+    """Where a program has an exercise, the text above it says in which lines of the cell."""
+    sections = lesson.sections
+    for number, section in enumerate(sections):
+        above = None
+        for cell in section.cells:
+            if not cell.is_code:
+                cell.source = POINTER.sub("", cell.source)
+                above = cell
+            elif cell.file:
+                if cell.regions and above:
+                    later = "" if section.exercise else asking(sections[number:], cell.file)
+                    above.source += pointer(cell, later)
+                above = None
+
+
+def asking(sections: list[Section], program: str) -> str:
+    """The number of the first exercise in these sections that names the program; of the first one,
+    if none does; "" if there is no exercise.
+    """
+    exercises = [section for section in sections if section.exercise]
+    naming = [each for each in exercises if any(program in cell.source for cell in each.cells)]
+    return next((each.exercise for each in [*naming, *exercises]), "")
+
+
+# ---- what to hand in
+
+
+def checks(lesson: Lesson, numbered: bool) -> dict[str, list[str]]:
+    """The checks of each exercise."""
+    found: dict[str, list[str]] = {}
+    known: set[str] = set()
+    for cell, exercise in lesson.checks(numbered):
+        demand(cell.check not in known, cell.place, "another check ends with the same lines.")
+        known.add(cell.check)
+        found.setdefault(exercise, []).append(cell.check)
+    return found
+
+
+def fill_hand_in(lesson: Lesson, name: str, numbered: bool = True) -> None:
+    """Give the cell tagged `hand-in` the name of its notebook and the notebook's checks."""
+    for cell in lesson.tagged("hand-in"):
+        demand(cell.source == CALL, cell.place, f"a cell tagged `hand-in` says `{CALL}`.")
+        rows = [f'    "{n}": {list(each)},' for n, each in checks(lesson, numbered).items()]
+        inside = "\n".join(["{", *rows, "}"]).replace("'", '"')
+        cell.source = f'handin.line("{name}", {inside})'

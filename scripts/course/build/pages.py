@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from course import minutes
 from course import listed
 from course.sources import Course
-from course.grammar import demand
+from course.lesson import demand
 from course.measured import with_numbers
 from course.parts import door_items, doors_table, lessons_table, part_items
 from course.routes import routes_table

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from course import rooms
 from course.sources import Course
-from course.grammar import WRITE, about, demand
+from course.lesson import Lesson, about, demand
 from course.build.kinds import check_kind
 
 LAUNCHED = (".py", ".cpp", ".sh")  # `result("ddp")` knows them without their ending
@@ -24,12 +24,8 @@ def writers(course: Course) -> dict[str, list[str]]:
     """For each file that a `%%writefile` cell names, the lessons that write it."""
     lessons: dict[str, list[str]] = {}
     for path, source in course.sources.items():
-        for cell in source.cells:
-            match = WRITE.match(cell.source)
-            if match and cell.cell_type == "code":
-                written = lessons.setdefault(match[1], [])
-                if path.stem not in written:
-                    written.append(path.stem)
+        for name in Lesson.of(source).files:
+            lessons.setdefault(name, []).append(path.stem)
     return lessons
 
 

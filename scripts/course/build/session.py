@@ -5,10 +5,8 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from nbformat import NotebookNode
-
-from course.grammar import WRITE, Cells, code_cells, demand, tags
-from course.launches import Launch, awaited, begun, launch_of, starts_something
+from course.lesson import Cell, Lesson, demand
+from course.launches import Launch, awaited, begun, starts_something
 from course.build.python import guarded, imports, names, parsed, read_by, recorded, straight
 
 
@@ -37,25 +35,24 @@ class Session:
         self.unread: Launch | None = None
         self.beside: dict[str, Launch] = {}  # still going on: name in the notebook → launch
 
-    def run(self, place: str, cell: NotebookNode) -> None:
+    def run(self, cell: Cell) -> None:
         """Check one code cell, and note what it leaves behind."""
-        write = WRITE.match(cell.source)
-        if write:
+        place = cell.place
+        if cell.file:
             self.read(set(), place)
-            self.written[write[1]] = cell.source.partition("\n")[2]
+            self.written[cell.file] = cell.text
             return
         tree = parsed(cell.source, place)
         self.read(read_by(tree), place)
-        launch = launch_of(cell.source)
-        if launch:
-            self.launch(launch, cell.source, place)
+        if cell.launch:
+            self.launch(cell.launch, cell.source, place)
             return
         remedy = "a launch is `!torchrun … NAME.py …`, alone, on one line, nothing shell-clever."
         demand(not starts_something(tree), place, remedy)
         self.begin(begun(tree), place)
         for name in awaited(tree):
             self.beside.pop(name, None)
-        if "parameters" in tags(cell):
+        if "parameters" in cell.tags:
             self.parameters |= names(tree, defined=True)
         self.require({f"{module}.py" for module in imports(tree)} & self.programs, place)
 
@@ -117,12 +114,13 @@ class Session:
             needed += sorted(more - set(needed))
 
 
-def check_launches(programs: Iterable[str], cells: Cells) -> None:
+def check_launches(programs: Iterable[str], lesson: Lesson) -> None:
     """Refuse a notebook in which a launch, an import or a reading cell lacks what it rests on."""
     session = Session(programs)
     place = ""
-    for place, cell in code_cells(cells):
-        session.run(place, cell)
+    for cell in lesson.code:
+        session.run(cell)
+        place = cell.place
     if session.unread:
         demand(False, place, f'no cell reads this launch: add `result("{session.unread.name}")`.')
     for name, launch in session.beside.items():

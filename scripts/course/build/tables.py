@@ -4,10 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nbformat import NotebookNode
-
 from course.sources import Course
-from course.grammar import Cells, demand, own
+from course.lesson import Lesson, demand
 
 ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
 SEARCH = """Take a few words of your message (no path, no number and no name of your own) and \
@@ -46,13 +44,11 @@ class Errors:
     And the table of those that are only quoted, which is written by hand.
     """
 
-    def __init__(self, course: Course, lessons: dict[Path, Cells]):
+    def __init__(self, course: Course, lessons: dict[Path, Lesson]):
         self.path = course.root / "assets" / "errors.md"
         self.quoted = self.path.with_name("errors-quoted.md")
         self.place = course.name(self.path)
-        self.cells: dict[str, list[NotebookNode]] = {}
-        for path, lesson in lessons.items():
-            self.cells[path.stem] = [cell for _, cell in own(lesson)]
+        self.lessons = {path.stem: lesson.own for path, lesson in lessons.items()}
 
     def table(self, folder: str = "") -> str:
         """How to search, and the rows of both tables; their links go through `folder`."""
@@ -74,20 +70,17 @@ class Errors:
         The id is for the link: Jupyter finds no heading in Chinese.
         """
         source = f"notebooks/src/{lesson}.md"
-        demand(lesson in self.cells, self.place, f"there is no {source}.")
-        heading = re.compile(rf"^#+ ({re.escape(title)}(?: · .*)?)$", re.MULTILINE)
-        prose = [cell for cell in self.cells[lesson] if cell.cell_type == "markdown"]
-        headings = []
-        for cell in prose:
-            headings += [(match[1], cell.id) for match in heading.finditer(cell.source)]
+        demand(lesson in self.lessons, self.place, f"there is no {source}.")
+        found = self.lessons[lesson].find(title)
         remedy = f"{source} has no section “{title}”: correct its `index` cell."
-        demand(headings, self.place, remedy)
-        return headings[0]
+        demand(found, self.place, remedy)
+        heading, cell = found
+        return heading.text, cell.node.id
 
 
-def fill_errors(lessons: dict[Path, Cells], table: str) -> None:
+def fill_errors(lessons: dict[Path, Lesson], table: str) -> None:
     """Put the table of errors where a lesson asks for it."""
-    for cells in lessons.values():
-        for _, cell in cells:
-            if cell.cell_type == "markdown":
+    for lesson in lessons.values():
+        for cell in lesson.cells:
+            if not cell.is_code:
                 cell.source = cell.source.replace(ERRORS, table)

@@ -17,8 +17,8 @@ from ruff.__main__ import find_ruff_bin
 
 from course.build.session import check_launches
 from course.sources import HIDDEN, Course
-from course.build.exercises import fill_hand_in, point_out
-from course.grammar import HERE, WRITE, Cells, about, demand, tags
+from course.build.lessons import fill_hand_in, point_out
+from course.lesson import Cell, Lesson, about, demand
 from course.outputs import notebook
 from course.build.python import names
 
@@ -31,60 +31,70 @@ CATCH_UP = """\
 # !cp {finished} {program}"""
 
 
-def chosen(cells: Cells) -> Cells:
+def twin(cell: Cell) -> Cell:
+    """The workshop's own copy of a cell."""
+    made = copy(cell)
+    made.node = copy(cell.node)
+    return made
+
+
+def chosen(lesson: Lesson) -> list[Cell]:
     """The cells of a lesson that the workshop has, too, without the parameters."""
-    tagged = [pair for pair in cells if TAGS & set(tags(pair[1]))]
-    return [(place, copy(cell)) for place, cell in tagged if "parameters" not in tags(cell)]
+    tagged = [cell for cell in lesson.cells if TAGS & set(cell.tags)]
+    return [twin(cell) for cell in tagged if "parameters" not in cell.tags]
 
 
-def turn(lesson: str, cell: NotebookNode) -> tuple[str, bool]:
+def turn(lesson: str, cell: Cell) -> tuple[str, bool]:
     """When a cell has its turn: with its lesson, or, tagged `after-06`, right after lesson 06."""
-    for tag in tags(cell):
+    for tag in cell.tags:
         if re.fullmatch(r"after-\d+", tag):
             return tag.removeprefix("after-"), True
     return lesson, False
 
 
-def in_turn(lessons: dict[Path, Cells]) -> Cells:
+def in_turn(lessons: dict[Path, Lesson]) -> list[Cell]:
     """The cells of all lessons in the workshop's order."""
     turns = []
-    for path, cells in lessons.items():
-        turns += [(turn(path.stem[:2], cell), place, cell) for place, cell in chosen(cells)]
+    for path, lesson in lessons.items():
+        turns += [(turn(path.stem[:2], cell), cell) for cell in chosen(lesson)]
     turns.sort(key=lambda item: item[0])
-    return [(place, cell) for _, place, cell in turns]
+    return [cell for _, cell in turns]
 
 
-def once(course: Course, cells: Cells, solved: bool) -> Cells:
+def once(course: Course, cells: list[Cell], solved: bool) -> list[Cell]:
     """The cells with each program written once; unsolved, its live exercises are open."""
-    kept: Cells = []
+    kept: list[Cell] = []
     written: set[str] = set()
-    for place, cell in cells:
-        match = WRITE.match(cell.source)
-        if match and match[1] in written:
+    for cell in cells:
+        name = cell.file
+        if name in written:
             continue
-        if match:
-            written.add(match[1])
-            text = course.program(match[1], solved, place, live=not solved)
-            cell.source = f"{match[0]}\n{text}"
-        kept.append((place, cell))
+        if name:
+            written.add(name)
+            text = course.program(name, solved, cell.place, live=not solved)
+            cell.source = f"%%writefile {name}\n{text}"
+        kept.append(cell)
     return kept
 
 
-def with_ways_back(course: Course, cells: Cells) -> Cells:
+def with_ways_back(course: Course, cells: list[Cell]) -> list[Cell]:
     """The cells, and behind each program with an exercise its finished twin and how to take it."""
-    kept: Cells = []
-    for place, cell in cells:
-        kept.append((place, cell))
-        match = WRITE.match(cell.source)
-        if match and HERE in cell.source:
-            program = match[1]
+    kept: list[Cell] = []
+    for cell in cells:
+        kept.append(cell)
+        program = cell.file
+        if program and cell.regions:
             finished = f"finished_{program}"
-            text = f"%%writefile {finished}\n{course.program(program, True, place)}"
+            text = f"%%writefile {finished}\n{course.program(program, True, cell.place)}"
             folded = {"tags": ["class", "fold"], **HIDDEN}
             line = CATCH_UP.format(finished=finished, program=program)
             plain = {"tags": ["class"]}
-            kept.append((place, new_code_cell(text, id=f"{cell.id}-finished", metadata=folded)))
-            kept.append((place, new_code_cell(line, id=f"{cell.id}-catch-up", metadata=plain)))
+            name = cell.node.id
+            for made in (
+                new_code_cell(text, id=f"{name}-finished", metadata=folded),
+                new_code_cell(line, id=f"{name}-catch-up", metadata=plain),
+            ):
+                kept.append(Cell(made, cell.place))
     return kept
 
 
@@ -106,17 +116,16 @@ class Parameters:
         self.lines: dict[str, str] = {}  # the lines of each statement, with their comments
         self.quick: dict = {}
 
-    def add(self, lesson: Cells, quick: dict) -> None:
+    def add(self, lesson: Lesson, quick: dict) -> None:
         """Add what the tagged cells of a lesson use of its parameters."""
         used: set[str] = set()
         taken: set[str] = set()
-        for _, cell in chosen(lesson):
-            if cell.cell_type == "code" and not WRITE.match(cell.source):
+        for cell in chosen(lesson):
+            if cell.is_code and not cell.file:
                 used |= set(re.findall(r"\w+", cell.source))
-        for place, cell in lesson:
-            if "parameters" in tags(cell):
-                for statement in needed(cell.source, used):
-                    taken |= self.take(statement, cell.source, place)
+        for cell in lesson.tagged("parameters"):
+            for statement in needed(cell.source, used):
+                taken |= self.take(statement, cell.source, cell.place)
         self.quick |= {name: value for name, value in quick.items() if name in taken}
 
     def take(self, statement: ast.stmt, source: str, place: str) -> set[str]:
@@ -130,10 +139,10 @@ class Parameters:
         self.lines[code] = "\n".join(lines)
         return defined
 
-    def cell(self) -> NotebookNode:
+    def cell(self) -> Cell:
         metadata = {"tags": ["parameters", "workshop"]}
         text = "\n".join(self.lines.values())
-        return new_code_cell(text, id="workshop-parameters", metadata=metadata)
+        return Cell(new_code_cell(text, id="workshop-parameters", metadata=metadata), "workshop")
 
 
 def check_names(built: NotebookNode) -> None:
@@ -146,7 +155,7 @@ def check_names(built: NotebookNode) -> None:
     demand(answer.returncode == 0, "workshop", problem)
 
 
-def workshop(course: Course, lessons: dict[Path, Cells], solved: bool) -> NotebookNode | None:
+def workshop(course: Course, lessons: dict[Path, Lesson], solved: bool) -> NotebookNode | None:
     """The workshop, with each program and each parameter once; None when no cell is tagged."""
     cells = once(course, in_turn(lessons), solved)
     if not cells:
@@ -155,14 +164,14 @@ def workshop(course: Course, lessons: dict[Path, Cells], solved: bool) -> Notebo
     for path, lesson in lessons.items():
         parameters.add(lesson, about(course.sources[path]).get("quick", {}))
     # The parameters come first among the code.
-    is_code = [cell.cell_type == "code" for _, cell in cells]
+    is_code = [cell.is_code for cell in cells]
     first = is_code.index(True) if True in is_code else len(cells)
-    cells.insert(first, ("workshop", parameters.cell()))
-    cells = with_ways_back(course, cells)
-    check_launches(course.programs, cells)
-    point_out(cells)
-    fill_hand_in(course, cells, "workshop", numbered=False)
+    cells.insert(first, parameters.cell())
+    whole = Lesson(with_ways_back(course, cells))
+    check_launches(course.programs, whole)
+    point_out(whole)
+    fill_hand_in(whole, "workshop", numbered=False)
     course_of = {"quick": parameters.quick, "gpu_minutes": GPU_MINUTES}
-    built = notebook(cells, SOURCE, course_of)
+    built = notebook(whole, SOURCE, course_of)
     check_names(built)
     return built

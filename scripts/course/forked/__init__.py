@@ -20,7 +20,6 @@ ever; umask and limits are those of the first launch. So some launches stay plai
 """
 
 import os
-import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -29,9 +28,10 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
+from course.launches import launch_of
+
 TORCHRUN = Path(__file__).resolve().parent  # the folder of the torchrun that forks
 FORKED = "forked"  # the tag of the cells that we put in
-LAUNCH = re.compile(r"!torchrun .*?(\w+)\.py\b")
 
 # Lessons that stay plain: number → why.
 PLAIN_LESSONS = {
@@ -86,10 +86,12 @@ def plain() -> dict[str, str]:
 
 def may_fork(launch: str, reading: str, lesson: str) -> bool:
     """Whether a launch may be forked, by its cell, the cell that reads it and its notebook."""
-    program = LAUNCH.match(launch)
-    if not program or lesson[:2] in PLAIN_LESSONS or program[1] in PLAIN_PROGRAMS:
+    found = launch_of(launch)
+    if not found or found.starter != "torchrun" or found.settings:
         return False
-    return f'failure("{program[1]}"' not in reading
+    if lesson[:2] in PLAIN_LESSONS or found.name in PLAIN_PROGRAMS:
+        return False
+    return f'failure("{found.name}"' not in reading
 
 
 def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
@@ -116,7 +118,8 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = Fals
     launches = 0
     for cell, following in pairwise([*notebook.cells, new_code_cell()]):
         code = cell.source if cell.cell_type == "code" else ""
-        launches += bool(LAUNCH.match(code))
+        found = launch_of(code)
+        launches += bool(found and found.starter == "torchrun" and not found.settings)
         if (first or launches > 1) and may_fork(code, following.source, lesson):
             cells += [ours(before), cell, ours(after)]
         else:

@@ -27,7 +27,7 @@ from course.grade.read import Submission, files, read
 from course.grade.results import Results, Row, row
 from course.grade.sandbox import REMEDY, Sandbox
 from course.grade.watch import Limits
-from course.grammar import BuildError
+from course.lesson import BuildError
 from course.processes import Work, guarded
 
 WARNING = """\

@@ -1,6 +1,5 @@
 """The built notebooks that students work in: where they write, and which cells judge that."""
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -9,9 +8,8 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
-from course import rooms
-from course.build.exercises import judges
-from course.grammar import HERE, SOLUTION, WRITE, about, demand, solve
+from course import lesson, rooms, same
+from course.lesson import HERE, SOLUTION, about, demand, solve
 
 
 class Place(NamedTuple):
@@ -40,16 +38,25 @@ class Lesson:
         self.quick: dict = about(notebook).get("quick", {})
         self.source: str = about(notebook).get("generated_from", "")
         texts = [cell.source for cell in self.cells]
-        self.digest = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+        self.digest = same.letters(json.dumps(texts))
         self.title = title(texts)
         # Number of a cell that judges → its exercise.
-        self.judges = judges(self.cells, numbered=self.name != "workshop")
+        parsed = lesson.Lesson.of(notebook)
+        judging = {
+            id(cell.node): exercise
+            for cell, exercise in parsed.checks(numbered=self.name != "workshop")
+        }
+        self.judges = {
+            number: judging[id(cell)]
+            for number, cell in enumerate(self.cells)
+            if id(cell) in judging
+        }
         self.exercises = list(dict.fromkeys(self.judges.values()))
         self.places: dict[int, Place] = {}
-        for number, cell in enumerate(self.cells):
-            if cell.cell_type == "code" and HERE in cell.source:
+        for number, cell in enumerate(parsed.cells):
+            if cell.is_code and cell.regions:
                 where = f"notebooks/{path.name}, cell {number + 1}"
-                self.places[number] = place(cell.source, known, where, number in self.judges)
+                self.places[number] = place(cell, known, where, number in self.judges)
 
     def exercise(self, number: int) -> str:
         """The exercise that cell `number` belongs to: that of the first check from there on."""
@@ -75,9 +82,9 @@ def stubs(root: Path) -> list[list[str]]:
     return sorted(found, key=len, reverse=True)
 
 
-def place(source: str, known: list[list[str]], where: str, judging: bool) -> Place:
+def place(cell: lesson.Cell, known: list[list[str]], where: str, judging: bool) -> Place:
     """Tell the regions of one cell from our lines around them, and from its check."""
-    lines = source.splitlines()
+    lines = cell.source.splitlines()
     fixed: list[list[str]] = [[]]
     written = []
     at = 0
@@ -96,8 +103,7 @@ def place(source: str, known: list[list[str]], where: str, judging: bool) -> Pla
     if judging:  # from the first line on that belongs to no block above
         cut = next(n for n, line in enumerate(last) if line and not line.startswith(" "))
     fixed[-1] = last[:cut]
-    match = WRITE.match(source)
-    return Place(match[1] if match else "", fixed, written, last[cut:])
+    return Place(cell.file, fixed, written, last[cut:])
 
 
 def load(root: Path) -> list[Lesson]:

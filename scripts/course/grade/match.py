@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from course.grade.lessons import Lesson, Place
 from course.grade.read import Cell, squeezed
-from course.grammar import HERE
+from course.lesson import HERE
 
 ALIKE = 0.3  # from here on (of 1) a student's cell may be one of ours, filled
 UNREADABLE = "could not be read"

@@ -11,7 +11,7 @@ from course.grade.lessons import Lesson
 from course.grade.match import UNREADABLE, Answer
 from course.grade.sandbox import TOOLS
 from course.grade.watch import Outcome
-from course.grammar import tags
+from course.lesson import tags
 
 SOLVED = "✓"
 OPEN = "open"

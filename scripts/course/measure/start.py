@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from course import ROOT, rooms
-from course.grammar import solve
+from course.lesson import solve
 
 LAUNCHED = Path(__file__).with_name("launched")
 BUILD = ROOT / "build"

@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from course.run.notebook import INJECTED, NOT_OURS, tags
+from course.lesson import tags
+from course.run.notebook import INJECTED, NOT_OURS
 
 # Kernels that start side by side may choose the same TCP port; where it is iopub's or the
 # heartbeat's, ipykernel 7.4 neither answers nor ends. So they talk over sockets beside the

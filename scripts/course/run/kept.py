@@ -13,7 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course import same
-from course.grammar import BuildError
+from course.lesson import BuildError
 from course.run.notebook import NOTEBOOKS, Run, name_of
 from course.run.notebooks import file_name, keep, keep_report
 from course.site import runs

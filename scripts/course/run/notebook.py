@@ -18,6 +18,7 @@ from tqdm import tqdm
 from course import ROOT
 from course.forked import FORKED, write_forked
 from course.launches import launch_of
+from course.lesson import tags
 from course.processes import Work
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -30,10 +31,6 @@ INJECTED = "injected-parameters"  # the tag of a cell that papermill adds
 # Seconds that are expected where a notebook does not hold them.
 LAUNCHED = 4.0
 COMPUTED = 0.2  # a cell that starts nothing
-
-
-def tags(cell: dict) -> list[str]:
-    return cell["metadata"].get("tags", [])
 
 
 def source(cell: dict) -> str:

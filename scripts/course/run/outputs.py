@@ -9,18 +9,17 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell
 
 from course import ROOT
 from course.files import write
 from course.launches import launch_of
+from course.lesson import Lesson, tags
 from course.machine import processor
 from course.outputs import keep_outputs
-from course.run.notebook import Run, source, tags
+from course.run.notebook import Run, source
 
 # The folder of a run where torch has cut off the beginning of its path.
 SHORTENED = re.compile(r"[\w.-]*/course-\w+/\d+/home/")
-LAUNCH = re.compile(r"!torchrun .*--nproc-per-node=(\d+).* (\w+)\.py")
 
 
 def machine(home: Path, busy: bool) -> dict:
@@ -65,17 +64,12 @@ def bring_back(run: Run) -> None:
 
 def tell_verdicts(ran: NotebookNode) -> None:
     """Add to the alternative texts of each section's pictures what its verdicts have printed."""
-    section: list[NotebookNode] = []
-    for cell in [*ran.cells, new_markdown_cell("# The end")]:
-        if cell.cell_type == "markdown" and re.search(r"^#", cell.source, re.MULTILINE):
-            add_verdicts(section)
-            section = []
-        elif cell.cell_type == "code":
-            section.append(cell)
+    for section in Lesson.of(ran).sections:
+        add_verdicts([cell.node for cell in section.code])
 
 
 def add_verdicts(section: list[NotebookNode]) -> None:
-    verdicts = [cell for cell in section if "verdict" in cell.metadata.get("tags", [])]
+    verdicts = [cell for cell in section if "verdict" in tags(cell)]
     printed = [output.get("text", "") for cell in verdicts for output in cell.outputs]
     lines = " ".join(" ".join(printed).split())
     for output in [output for cell in section for output in cell.outputs]:
@@ -95,10 +89,10 @@ def budget(cells: list[dict], about: dict) -> str:
     rows = []
     rest = 0.0
     for cell in cells:
-        launch = LAUNCH.match(source(cell))
+        launch = launch_of(source(cell))
         seconds = cell["metadata"].get("papermill", {}).get("duration") or 0
         if launch:
-            rows.append({"row": f"{launch[2]} on {launch[1]}", "seconds": round(seconds)})
+            rows.append({"row": f"{launch.name} on {launch.ranks}", "seconds": round(seconds)})
         else:
             rest += seconds
     rows.append({"row": "launches", "seconds": sum(row["seconds"] for row in rows)})

@@ -22,7 +22,7 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 from course import ROOT, listed
 from course.files import emptied
-from course.grammar import BuildError, demand
+from course.lesson import BuildError, demand
 from course.site import runs
 from course.site.messages import Faults, Places, Progress
 from course.site.pages import write_all

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import nbformat
 from slugify import slugify
 
-from course.grammar import BuildError, demand
 from course.languages import CJK
+from course.lesson import BuildError, Lesson, demand
 from course.sources import Course
 
 ROW = re.compile(r"^\| (?P<texts>`.*?) \| (?P<middle>.*) \| (?P<last>.*) \|$", re.MULTILINE)
@@ -81,14 +80,12 @@ def rows(text: str) -> list[Row]:
 
 def section(course: Course, stem: str, title: str) -> tuple[str, str]:
     """A section of a lesson: its heading in both languages, and the address of its cell."""
-    heading = re.compile(rf"^#+ ({re.escape(title)} · .*)$", re.MULTILINE)
     path = course.notebooks / f"{stem}.ipynb"
     demand(path.exists(), CAUSES, f"there is no notebooks/{stem}.ipynb.")
-    for cell in nbformat.read(path, as_version=4).cells:
-        match = heading.search(cell.source)
-        if match and cell.cell_type == "markdown":
-            return match[1], f"../notebooks/{stem}.ipynb#cell-id={cell.id}"
-    raise BuildError(f"{CAUSES}: notebooks/{stem}.ipynb has no section “{title}”.")
+    found = Lesson.at(path).find(title)
+    demand(found, CAUSES, f"notebooks/{stem}.ipynb has no section “{title}”.")
+    heading, cell = found
+    return heading.text, f"../notebooks/{stem}.ipynb#cell-id={cell.node.id}"
 
 
 def causes(course: Course, found: list[Row]) -> dict[str, dict]:

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from course import kept, parts
 from course import minutes as build_minutes
 from course.build.tables import titles
-from course.grammar import demand
+from course.lesson import demand
 from course.listed import addresses
 from course.routes import needs, routes_table
 from course.site import map

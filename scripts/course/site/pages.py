@@ -14,15 +14,13 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course.build.lessons import EXERCISE
-from course.grammar import demand, tags
+from course.lesson import Lesson, demand, headings, tags
 from course.machine import processor
 from course.site import errors, front
 from course.sources import Course
 
 BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
 CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
-CODE = re.compile(r"^(```+).*?^\1", re.MULTILINE | re.DOTALL)
 SHEETS = ("glossary", "tutorials", "how-fast", "platforms", "run-sheet", "day-before", "semester")
 SHEETS += ("error-texts", "convert")
 PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
@@ -31,8 +29,6 @@ COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html
 OUTSIDE = re.compile(
     r"\[([^]]*)\]\((?:(?:\.\./(?:README|CONTRIBUTING|CHANGELOG)|guides/\w+)\.md|[\w./-]+\.json)[^)]*\)"
 )
-HEADINGS = re.compile(r"^#+ .*", re.MULTILINE)
-WRITES = re.compile(r"%%writefile (\S+)")
 LANGUAGES = {".py": "ipython3", ".cpp": "cpp", ".h": "cpp", ".sh": "bash"}  # the lexer of a file
 WHOLE = 15  # lines of a solved cell that is shown whole
 AROUND = 2  # lines around a change in a longer one
@@ -56,12 +52,7 @@ def linked(text: str, stem: str = "", solved: bool = False) -> str:
 
 def labelled(text: str, name: str) -> str:
     """A Markdown cell with a label to link to, at its first heading if it has one."""
-    code = [match.span() for match in CODE.finditer(text)]
-    at = 0
-    for heading in HEADINGS.finditer(text):
-        if not any(begin <= heading.start() < end for begin, end in code):
-            at = heading.start()
-            break
+    at = next((heading.at for heading in headings(text)), 0)
     return f"{text[:at]}({name})=\n{text[at:]}"
 
 
@@ -84,19 +75,20 @@ def hunks(before: list[str], after: list[str]) -> list[tuple[int, int, list[int]
     return parts
 
 
-def listing(stub: str, solved: str) -> str:
-    """The changed lines of one cell with lines around them, or all of it if it is short."""
+def listing(stub: str, solved: str, file: str) -> str:
+    """The changed lines of a cell, which may write a file, and lines around them; all of it if it
+    is short.
+    """
     before = stub.splitlines()
     after = solved.splitlines()
     blocks = []
-    written = WRITES.match(after[0])
-    language = LANGUAGES.get(Path(written[1]).suffix, "text") if written else "ipython3"
+    language = LANGUAGES.get(Path(file).suffix, "text") if file else "ipython3"
     for first, last, fresh in hunks(before, after):
         lines = after[first:last]
         shift = -first
         if last - first < len(after):
-            name = f"{written[1]}, " if written else ""
-            top = 0 if written else 1  # the file begins below `%%writefile`
+            name = f"{file}, " if file else ""
+            top = 0 if file else 1  # the file begins below `%%writefile`
             lines.insert(0, f"# {name}lines {first + top}–{last - 1 + top}")
             shift += 1
         marked = ",".join(str(line + shift + 1) for line in fresh)
@@ -131,26 +123,6 @@ def twins(notebook: NotebookNode, solved: NotebookNode) -> dict[str, str]:
     }
 
 
-def ends_exercise(cell: NotebookNode, changed: dict[str, str]) -> bool:
-    """Whether a cell is part of an exercise: one writes there, or is told ✓ or ✗."""
-    return cell.cell_type == "code" and (cell.id in changed or "✗ not yet" in cell.source)
-
-
-def exercises(notebook: NotebookNode) -> list[str]:
-    """What each exercise says, from its heading to the next heading."""
-    found: list[str] = []
-    inside = False
-    for cell in notebook.cells:
-        headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []
-        if headings:
-            inside = bool(EXERCISE.match(headings[-1]))
-            if inside:
-                found.append("")
-        if inside and cell.cell_type == "markdown":
-            found[-1] += cell.source
-    return found
-
-
 def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[NotebookNode]:
     """The cells, each exercise followed by what solves it.
 
@@ -158,40 +130,32 @@ def with_solutions(notebook: NotebookNode, solved: NotebookNode) -> list[Noteboo
     even ahead of another exercise, if only the later one names it.
     """
     changed = twins(notebook, solved)
-    asked = exercises(notebook)
+    sections = Lesson.of(notebook).sections
+    asked = [section.words for section in sections if section.exercise]
     cells: list[NotebookNode] = []
     waiting: list[tuple[str, str]] = []  # the file that a cell writes, or "", and its lines
-    number = -1  # of this exercise
-    end = 0  # where the solution of this exercise belongs; 0 outside of exercises
-
-    def later(name: str) -> bool:
-        """Whether this exercise does not name the file, but one of the following does."""
-        names = [bool(name) and name in text for text in asked[number:]]
-        return not names[0] and any(names)
-
-    def close() -> None:
-        if not end:
-            return
-        own = [lines for name, lines in waiting if not later(name)]
-        waiting[:] = [(name, lines) for name, lines in waiting if later(name)]
-        if own:
-            cells.insert(end, solution(own, cells[end - 1].id))
-
-    for cell in notebook.cells:
-        headings = HEADINGS.findall(cell.source) if cell.cell_type == "markdown" else []
-        if headings:
-            close()
-            begins = bool(EXERCISE.match(headings[-1]))
-            number += begins
-            end = len(cells) + 1 if begins else 0
-        if cell.id in changed:
-            written = WRITES.match(cell.source)
-            name = written[1] if written else ""
-            waiting.append((name, listing(cell.source, changed[cell.id])))
-        cells.append(cell)
-        if end and ends_exercise(cell, changed):
-            end = len(cells)
-    close()
+    for section in sections:
+        end = 0  # where the solution of this exercise belongs
+        for cell in section.cells:
+            if cell.node.id in changed:
+                lines = listing(cell.source, changed[cell.node.id], cell.file)
+                waiting.append((cell.file, lines))
+            cells.append(cell.node)
+            # The heading, and then where one writes or is told ✓ or ✗.
+            if not end or cell.node.id in changed or cell.is_check:
+                end = len(cells)
+        if section.exercise:
+            this, *following = asked
+            later = {
+                file
+                for file, _ in waiting
+                if file and file not in this and any(file in words for words in following)
+            }
+            own = [lines for file, lines in waiting if file not in later]
+            waiting = [(file, lines) for file, lines in waiting if file in later]
+            if own:
+                cells.insert(end, solution(own, cells[end - 1].id))
+            asked = following
     return cells
 
 

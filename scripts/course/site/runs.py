@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 
-from course.grammar import BuildError
+from course.lesson import BuildError
 
 PLACE = re.compile(r"in cell (?P<number>\d+): (?P<code>.*)")
 KEPT = """\

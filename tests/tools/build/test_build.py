@@ -10,7 +10,6 @@ from IPython.core.inputtransformer2 import TransformerManager
 from small_course import ALPHA, BESIDE, DECK, FIRST, LISTED, PROGRAM, ROOMS, SECOND, Small
 
 from course import ROOT
-from course.grammar import WRITE, code_cells
 from course.sources import Course
 
 pytestmark = pytest.mark.quick
@@ -91,12 +90,11 @@ def test_every_cell_and_program_compiles(course: Small, solved: bool):
         read = Course(root)
         assert read.sources
         for path in read.sources:
-            for place, cell in code_cells(read.lesson(path, solved)):
+            for cell in read.lesson(path, solved).code:
                 text = transform(cell.source)
-                match = WRITE.match(cell.source)
-                if match:
-                    text = cell.source.partition("\n")[2] if match[1].endswith(".py") else ""
-                compile(text, place, "exec")
+                if cell.file:
+                    text = cell.text if cell.file.endswith(".py") else ""
+                compile(text, cell.place, "exec")
 
 
 CHANGES = {

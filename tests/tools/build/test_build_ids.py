@@ -10,7 +10,7 @@ from small_course import FIRST, SECOND, Small
 
 from course import ROOT
 from course.build import __main__ as build
-from course.grammar import tags
+from course.lesson import tags
 from course.sources import Course
 
 pytestmark = pytest.mark.quick

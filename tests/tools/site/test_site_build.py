@@ -18,7 +18,7 @@ from small_course import FIRST, Small
 
 from course import files
 from course.files import OURS, emptied
-from course.grammar import BuildError
+from course.lesson import BuildError
 from course.machine import processor
 from course.site import __main__ as site_build
 from course.site import pages as site_pages

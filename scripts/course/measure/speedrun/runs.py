@@ -16,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from course import rooms
-from course.grammar import solve
+from course.lesson import solve
 
 
 class Failed(Exception):

@@ -4,15 +4,12 @@ A paragraph or an item of a list is in one language; a heading, a cell of a tabl
 both, parted by ` · `. What is marked gets `lang`, by docutils' classes `language-…`.
 """
 
-import re
-
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
-CJK = re.compile(r"[\u3400-\u9fff]")
-WORD = re.compile(r"[A-Za-z]{2,}")
-PUNCTUATION = re.compile("[，。、；：？！]")
+from course.languages import CJK, is_chinese
+
 BETWEEN = " · "
 ENGLISH = "language-en"
 CHINESE = "language-zh-Hant-TW"
@@ -30,12 +27,10 @@ def prose(node: nodes.Node) -> str:
 
 def language(text: str) -> str | None:
     """The class for a text in one language; None if it is in none, as a number is."""
-    chinese = len(CJK.findall(text))
-    english = len(WORD.findall(text))
-    if not (chinese or english):
+    chinese = is_chinese(text)
+    if chinese is None:
         return None
-    is_chinese = chinese >= english or PUNCTUATION.search(text)
-    return CHINESE if is_chinese else ENGLISH
+    return CHINESE if chinese else ENGLISH
 
 
 def wrap(children: list[nodes.Node], kind: str | None) -> list[nodes.Node]:

@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from course.site.extensions.languages import CJK, WORD
+from course.languages import counted
 
 KIND = "course"  # of all these warnings: `[course.title]`
 LETTERS = re.compile(r"[^\W\d_]{2,}")
@@ -61,8 +61,7 @@ def mixed(text: str) -> str:
     """The first sentence of a text that is in another language than the sentences before it."""
     kinds = set()
     for sentence in SENTENCE.split(text):
-        chinese = len(CJK.findall(sentence))
-        english = len(WORD.findall(sentence))
+        chinese, english = counted(sentence)
         if chinese >= LONG and chinese > english:
             kinds.add("zh")
         elif english >= LONG and not chinese:
