@@ -38,7 +38,7 @@ check: style  ## in a minute, without torch: style, derived files, and the quick
 style: .venv/build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m course.style
+	$(BIN)/python -m course.build.style
 
 test-all: test mutants launch-faults test-thorough test-kaggle  ## everything: also every mutant and fault, full parameters
 

@@ -58,6 +58,12 @@ def tags(node: dict) -> list[str]:
     return node["metadata"].get("tags", [])
 
 
+def file_of(source: str) -> str:
+    """The name of the file that a code cell writes, as "ddp.py"; "" if it writes none."""
+    match = WRITE.match(source)
+    return match[1] if match else ""
+
+
 # ---- headings
 
 
@@ -129,9 +135,8 @@ class Cell:
 
     @property
     def file(self) -> str:
-        """The name of the file that it writes, as "ddp.py"; "" if it writes none."""
-        match = WRITE.match(self.source) if self.is_code else None
-        return match[1] if match else ""
+        """The name of the file that it writes; "" if it writes none."""
+        return file_of(self.source) if self.is_code else ""
 
     @property
     def text(self) -> str:

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 from course import same
-from course.lesson import WRITE, Cell, Lesson, about, demand, tags
+from course.lesson import WRITE, Lesson, about, demand, file_of, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 COLOURS = 64
@@ -53,10 +53,6 @@ class Inert(NamedTuple):
 
 
 NOTHING = Inert("", "")
-
-
-def file_of(cell: NotebookNode) -> str:
-    return Cell(cell).file
 
 
 @functools.cache
@@ -99,7 +95,7 @@ def history(cells: list[NotebookNode]) -> tuple[list[Run], dict[str, list[Notebo
     ran = []
     writers: dict[str, list[NotebookNode]] = {}
     for cell in cells:
-        name = file_of(cell)
+        name = file_of(cell.source)
         if name:
             writers.setdefault(name, []).append(cell)
         else:
@@ -124,7 +120,7 @@ def keep_outputs(
     kept: list[NotebookNode] = []
     excused = False
     for after in [cell for cell in new.cells if cell.cell_type == "code"]:
-        name = file_of(after)
+        name = file_of(after.source)
         there: dict[str, NotebookNode] = {}
         if name:
             files[name] = after
@@ -137,7 +133,7 @@ def keep_outputs(
                 break
         pairs = [(before, after), *((there[each], files[each]) for each in there)]
         differ = [now for then, now in pairs if not alike(then.source, now.source, printed)]
-        if any(inert.name != (file_of(each) or each.id) for each in differ):
+        if any(inert.name != (file_of(each.source) or each.id) for each in differ):
             break
         excused = excused or bool(differ)
         take_over(before, after)

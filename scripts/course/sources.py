@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import jupytext
 from nbformat import NotebookNode
 
 from course import listed, rooms
+from course.filled import with_numbers
 from course.languages import check_languages
 from course.lesson import WRITE, Cell, Lesson, demand, identify, solve, tags
-from course.measured import with_numbers
 
 CELL_LINES = 12
 CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
@@ -35,6 +36,16 @@ class Course:
 
     def name(self, path: Path) -> str:
         return str(path.relative_to(self.root))
+
+    def titles(self) -> Iterator[tuple[str, str, str]]:
+        """Number, English and Chinese title of each lesson."""
+        for path, source in self.sources.items():
+            title = re.match(r"# (\d+) · (.+?) · (.+)", source.cells[0].source)
+            place = self.name(path)
+            demand(title, place, "begin with `# 03 · Title · 標題`.")
+            number = path.stem[:2]
+            demand(title[1] == number, place, f"the heading says {title[1]}, the file {number}.")
+            yield title.groups()
 
     def program(self, name: str, solved: bool, place: str, live: bool = False) -> str:
         """The text of the program `name`, as `ddp.py`, that `place` in the sources asks for."""

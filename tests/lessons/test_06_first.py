@@ -14,7 +14,7 @@ from ranks import PROGRAMS, launch
 from torch import nn
 
 from course import rooms
-from course.build.kinds import length
+from course.build.programs import length
 from course.build.python import imports
 
 FIRST = rooms.program("first")

@@ -152,8 +152,7 @@ def test_at_most_three_lines_are_typed_at_a_time() -> None:
 
 def written(notebook: NotebookNode) -> dict[str, str]:
     """Program → its text, as a cell of the notebook writes it."""
-    cells = [cell.source.partition("\n") for cell in notebook.cells]
-    return {line.split()[1]: text for line, _, text in cells if line.startswith("%%writefile ")}
+    return Lesson.of(notebook).files
 
 
 def test_who_is_late_takes_the_finished_program_with_one_line(tmp_path: Path) -> None:

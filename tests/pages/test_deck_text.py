@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 from deck import COUNT, ROOT, SOURCE
 
-from course import parts as build_parts
 from course.build.pages import excerpt
+from course.facts import parts as build_parts
+from course.filled import REFERENCE
 from course.languages import INNOCENT, TAIWAN, simplified
 from course.listed import load, typed
-from course.measured import REFERENCE
 from course.sources import Course
 
 pytestmark = pytest.mark.quick

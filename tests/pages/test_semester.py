@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from course import parts
+from course.facts import parts
+from course.lesson import headings
 from course.sources import Course
 
 pytestmark = pytest.mark.quick
@@ -53,5 +54,5 @@ def test_homework_is_in_both_languages_and_its_exercises_exist(row: list[str]) -
     assert set(named) <= set(re.findall(r"練習 (\d+)", chinese))
     lesson = LESSONS.get(row[1].lstrip("[")[:2])
     if lesson:
-        headings = re.findall(r"^### Exercise (\d+) ·", lesson.read_text(), re.MULTILINE)
-        assert set(named) <= set(headings), f"{lesson.stem} has {headings}"
+        exercises = [heading.exercise for heading in headings(lesson.read_text())]
+        assert set(named) <= set(exercises), f"{lesson.stem} has {exercises}"

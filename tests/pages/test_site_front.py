@@ -11,8 +11,9 @@ import pytest
 from bs4 import BeautifulSoup, SoupStrainer, Tag
 from playwright.sync_api import BrowserContext
 
-from course import minutes, routes
-from course import parts as build_parts
+from course.facts import minutes, routes
+from course.facts import parts as build_parts
+from course.languages import CJK
 from course.lesson import BuildError
 from course.site import __main__ as site_build
 from course.site import front as site_front
@@ -21,7 +22,6 @@ from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
-CJK = re.compile(r"[\u3400-\u9fff]")
 ENGLISH = re.compile(r"[A-Za-z]{2,}")
 OWN = re.compile("head|article")
 

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from course.site.pages import EXERCISE, HEADINGS
+from course.lesson import headings
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -80,9 +80,9 @@ def check_cards(page: Page, name: str) -> None:
 
 def check_exercises(page: Page, name: str) -> None:
     """Every exercise ends with a closed solution, which shows the lines to write."""
-    headings = [text for text in HEADINGS.findall(prose(name)) if EXERCISE.match(text)]
+    asked = [heading for heading in headings(prose(name)) if heading.exercise]
     exercises = page.locator("section.exercise")
-    assert exercises.count() == len(headings)
+    assert exercises.count() == len(asked)
     for exercise in exercises.all():
         last = exercise.locator(":scope > *").last
         assert last.evaluate("node => node.matches('details.solution:not([open])')")
@@ -91,7 +91,7 @@ def check_exercises(page: Page, name: str) -> None:
         assert not code.first.is_visible()
         assert last.locator(".hll").count() > 0  # the lines to write
         assert "your code here" not in last.inner_html()
-    assert page.locator("details.solution").count() == len(headings)
+    assert page.locator("details.solution").count() == len(asked)
 
 
 def check_figures(page: Page, text: str) -> None:
@@ -180,9 +180,9 @@ def test_folded_files_are_named_and_their_messages_left_out(site: Path, name: st
     assert "Show code cell source" not in text
     assert not re.search(r"<span></span>(?:Writing|Overwriting) \S+\n</pre>", text)
     for cell in notebook(name).cells:
-        written = re.match(r"%%writefile (\S+)", cell.source)
-        if written and "fold" in cell.metadata.get("tags", []):
-            assert re.search(rf"<summary>[^\n]*<code>{re.escape(written[1])}</code>", text)
+        name = file_of(cell.source)
+        if name and "fold" in cell.metadata.get("tags", []):
+            assert re.search(rf"<summary>[^\n]*<code>{re.escape(name)}</code>", text)
 
 
 def test_files_in_a_row_are_one_fold(reading: BrowserContext, site: Path) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from course.languages import CJK
+
 pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "notebooks" / "src").glob("*.md"))
-CJK = re.compile(r"[\u3400-\u9fff]")
 ROW = re.compile(r"^\| (.+?) \| (.+?) \| .+ · .+ \|$", re.MULTILINE)
 NOTE = re.compile(r" ?[(（].*?[)）]")
 CODE = re.compile(r"^(```+).*?^\1|^---.*?^---", re.MULTILINE | re.DOTALL)

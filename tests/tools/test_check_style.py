@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from course import style
+from course.build import style
 
 pytestmark = pytest.mark.quick
 

@@ -12,14 +12,14 @@ import json
 import sys
 from pathlib import Path
 
-from course import kept, ROOT
-from course import listed
-from course import rooms
-from course.build.session import check_launches
-from course.sources import Course
-from course.build.pages import add_head, filled_page, filled_tables
-from course.lesson import BuildError, Lesson, about, demand
+from course import ROOT, listed, rooms
 from course.build.lessons import check_lessons, fill_hand_in, point_out
+from course.build.pages import Errors, add_head, fill_errors, filled_page, filled_tables
+from course.build.programs import check_needs, check_programs, check_rooms
+from course.build.session import check_launches
+from course.build.workshop import workshop
+from course.facts import kept
+from course.lesson import BuildError, Lesson, about, demand
 from course.outputs import (
     NOTHING,
     Inert,
@@ -30,9 +30,7 @@ from course.outputs import (
     seal,
     waits,
 )
-from course.build.programs import check_needs, check_programs, check_rooms
-from course.build.tables import Errors, fill_errors
-from course.build.workshop import workshop
+from course.sources import Course
 
 replacing = rooms.load("atomic").replacing
 

@@ -1,4 +1,4 @@
-"""What the build writes into pages written by hand: tables, code, measured numbers, badges."""
+"""What the build writes into pages: tables of lessons and errors, code, numbers, badges."""
 
 import html
 import re
@@ -7,27 +7,91 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
-from course import minutes
 from course import listed
+from course.facts import minutes
+from course.facts.parts import door_items, doors_table, lessons_table, part_items
+from course.facts.routes import routes_table
+from course.filled import filled_region, with_numbers
+from course.lesson import Lesson, demand
 from course.sources import Course
-from course.lesson import demand
-from course.measured import with_numbers
-from course.parts import door_items, doors_table, lessons_table, part_items
-from course.routes import routes_table
-from course.build.tables import Errors
+
+# ---- the tables of errors
+
+
+ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
+SEARCH = """Take a few words of your message (no path, no number and no name of your own) and \
+search this page for them (Ctrl-F). The first column holds a piece of each message. If several \
+rows fit, take the one with the longest piece. A row with ↑ shows how the program ended, not why: \
+if another row fits (in the second table, too), take that one; otherwise read further up in your \
+message.
+
+從訊息裡取幾個字（不要路徑、數字，也不要自己取的名稱），在這一頁搜尋（Ctrl-F）。第一欄是每種訊息的\
+片段。有好幾列符合時，取片段最長的一列。標了 ↑ 的是結果，不是原因：還有別列符合（第二張表也算）\
+就看別列；沒有的話，往訊息的更上面找。
+"""
+QUOTED = """
+These messages were not produced here, because they need GPUs, old versions or other libraries. \
+They are quoted from other people's bug reports, two pieces from PyTorch's code.
+
+下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。引用自別人的討論串，其中兩段出自 PyTorch \
+的程式碼。
+"""
+
+
+class Errors:
+    """The table of error texts that the newest `--outputs` has met, linked to their sections.
+
+    And the table of those that are only quoted, which is written by hand.
+    """
+
+    def __init__(self, course: Course, lessons: dict[Path, Lesson]):
+        self.path = course.root / "assets" / "errors.md"
+        self.quoted = self.path.with_name("errors-quoted.md")
+        self.place = course.name(self.path)
+        self.lessons = {path.stem: lesson.own for path, lesson in lessons.items()}
+
+    def table(self, folder: str = "") -> str:
+        """How to search, and the rows of both tables; their links go through `folder`."""
+
+        def linked(match: re.Match) -> str:
+            heading, place = self.section(match[1], match[2])
+            return f"[{heading}]({folder}{match[2]}.ipynb#cell-id={place})"
+
+        parts = []
+        if self.path.exists():
+            parts += [SEARCH, self.path.read_text()]
+        if self.quoted.exists():
+            parts += [QUOTED, self.quoted.read_text()]
+        return re.sub(r"\[([^]]*)\]\((\w+)\.ipynb\)", linked, "\n".join(parts))
+
+    def section(self, title: str, lesson: str) -> tuple[str, str]:
+        """The heading in both languages, and the id of its cell.
+
+        The id is for the link: Jupyter finds no heading in Chinese.
+        """
+        source = f"notebooks/src/{lesson}.md"
+        demand(lesson in self.lessons, self.place, f"there is no {source}.")
+        found = self.lessons[lesson].find(title)
+        remedy = f"{source} has no section “{title}”: correct its `index` cell."
+        demand(found, self.place, remedy)
+        heading, cell = found
+        return heading.text, cell.node.id
+
+
+def fill_errors(lessons: dict[Path, Lesson], table: str) -> None:
+    """Put the table of errors where a lesson asks for it."""
+    for lesson in lessons.values():
+        for cell in lesson.cells:
+            if not cell.is_code:
+                cell.source = cell.source.replace(ERRORS, table)
+
+
+# ---- pages
+
 
 CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
 ADDRESS = re.compile(r'(<code [^>]*?data-address="(\w+)">).*?(</code>)')
 CODE_OF_CLASS = re.compile(r'(<p class="qr" data-address="class">).*?(</p>)', re.DOTALL)
-
-
-def filled_region(text: str, name: str, table: str, place: str) -> str:
-    """A page with the table between its two marks."""
-    begin = f"<!-- {name}: filled by make build -->\n"
-    region = re.compile(rf"{begin}((?:(?!<!-- ).)*)<!-- end -->", re.DOTALL)
-    marked = region.findall(text)
-    demand(len(marked) == 1, place, f"it lacks its marked region for the table of {name}.")
-    return text.replace(f"{begin}{marked[0]}<!-- end -->", f"{begin}{table}<!-- end -->")
 
 
 def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from course.lesson import Cell, Lesson, demand
-from course.launches import Launch, awaited, begun, starts_something
 from course.build.python import guarded, imports, names, parsed, read_by, recorded, straight
+from course.launches import Launch, awaited, begun, starts_something
+from course.lesson import Cell, Lesson, demand
 
 
 @cache

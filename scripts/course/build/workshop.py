@@ -15,12 +15,12 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 from ruff.__main__ import find_ruff_bin
 
-from course.build.session import check_launches
-from course.sources import HIDDEN, Course
 from course.build.lessons import fill_hand_in, point_out
+from course.build.python import names
+from course.build.session import check_launches
 from course.lesson import Cell, Lesson, about, demand
 from course.outputs import notebook
-from course.build.python import names
+from course.sources import HIDDEN, Course
 
 TAGS = {"workshop", "class"}
 SOURCE = "notebooks/src/*.md, cells tagged workshop"

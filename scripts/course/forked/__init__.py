@@ -29,6 +29,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course.launches import launch_of
+from course.lesson import tags
 
 TORCHRUN = Path(__file__).resolve().parent  # the folder of the torchrun that forks
 FORKED = "forked"  # the tag of the cells that we put in
@@ -130,7 +131,7 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = Fals
 def forks(notebook: NotebookNode, lesson: str) -> int:
     """How many launches of a notebook may be forked."""
     made = forked(notebook, lesson, Path())
-    return sum(FORKED in cell.metadata.get("tags", []) for cell in made.cells) // 2
+    return sum(FORKED in tags(cell) for cell in made.cells) // 2
 
 
 def ours(source: str) -> NotebookNode:

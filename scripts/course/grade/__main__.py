@@ -20,13 +20,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from course import ROOT
-from course.grade.lessons import load
 from course.grade.match import answers
 from course.grade.notebook import Verdict, steps, verdict
-from course.grade.read import Submission, files, read
+from course.grade.read import Submission, files, load, read
 from course.grade.results import Results, Row, row
-from course.grade.sandbox import REMEDY, Sandbox
-from course.grade.watch import Limits
+from course.grade.sandbox import REMEDY, Limits, Sandbox
 from course.lesson import BuildError
 from course.processes import Work, guarded
 

@@ -8,9 +8,8 @@ import re
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from course.grade.lessons import Lesson, Place
-from course.grade.read import Cell, squeezed
-from course.lesson import HERE
+from course.grade.read import Place, Workbook, Written, squeezed
+from course.lesson import HERE, file_of
 
 ALIKE = 0.3  # from here on (of 1) a student's cell may be one of ours, filled
 UNREADABLE = "could not be read"
@@ -113,8 +112,7 @@ def extract(place: Place, text: str) -> Answer:
 def likeness(place: Place, text: str) -> float:
     """How much of a cell of ours is in a student's: 0, or up to 2."""
     lines = text.splitlines() or [""]
-    writes = lines[0].strip() if lines[0].startswith("%%writefile") else ""
-    if writes != (f"%%writefile {place.program}" if place.program else ""):
+    if file_of(lines[0].strip()) != place.program:
         return 0.0
     theirs = solid(lines)
     fixed = [line for block in [*place.fixed, place.check] for line in block]
@@ -124,7 +122,7 @@ def likeness(place: Place, text: str) -> float:
     return share + matcher.ratio() if share >= ALIKE else 0.0
 
 
-def answers(lesson: Lesson, cells: list[Cell]) -> dict[int, Answer]:
+def answers(lesson: Workbook, cells: list[Written]) -> dict[int, Answer]:
     """What was written into each cell of a lesson that has regions, by the cell's number.
 
     Each cell of the student is taken once, the most alike first. Our id counts as much as all of

@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from course.grade.lessons import Lesson
 from course.grade.match import UNREADABLE, Answer
-from course.grade.sandbox import TOOLS
-from course.grade.watch import Outcome
+from course.grade.read import Workbook
+from course.grade.sandbox import TOOLS, Outcome
 from course.lesson import tags
 
 SOLVED = "✓"
@@ -43,7 +42,7 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
 
 
-def steps(lesson: Lesson, answers: dict[int, Answer]) -> list[Step]:
+def steps(lesson: Workbook, answers: dict[int, Answer]) -> list[Step]:
     """Everything to run, up to the last check."""
     made = [Step(START, 0)]
     for number, cell in enumerate(lesson.cells[: max(lesson.judges) + 1]):
@@ -90,7 +89,7 @@ def judge(made: dict[int, Step], outcome: Outcome) -> tuple[str, str]:
 
 
 def verdict(
-    lesson: Lesson, answers: dict[int, Answer], made: list[Step], outcome: Outcome
+    lesson: Workbook, answers: dict[int, Answer], made: list[Step], outcome: Outcome
 ) -> Verdict:
     """What a run came to."""
     found = Verdict()

@@ -1,5 +1,8 @@
-"""What students handed in: whose it is, of which lesson, and its code cells."""
+"""What students handed in, and what they were given: our built notebooks, where they write, and
+which cells judge that.
+"""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,15 +12,116 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
-from course import same
-from course.grade.lessons import Lesson, title
+from course import rooms, same
+from course.lesson import HERE, SOLUTION, Cell, Lesson, about, demand, solve
+
+# ---- our notebooks
+
+
+class Place(NamedTuple):
+    """A cell in which students write, once or several times: what is ours around these regions."""
+
+    program: str  # the file that it writes, or ""
+    fixed: list[list[str]]  # our lines: before the first region, between two, after the last
+    stubs: list[list[str]]  # what is in the regions when nothing was solved, ▼▼▼ first
+    check: list[str]  # our lines below all that, which judge it
+
+    def unsolved(self) -> list[str]:
+        """The cell as students get it, without its check."""
+        lines = list(self.fixed[0])
+        for stub, following in zip(self.stubs, self.fixed[1:], strict=True):
+            lines += stub + following
+        return lines
+
+
+class Workbook:
+    """One built notebook, unsolved."""
+
+    def __init__(self, path: Path, known: list[list[str]]):
+        notebook = nbformat.read(path, as_version=4)
+        self.name = path.stem
+        self.cells: list[NotebookNode] = notebook.cells
+        self.quick: dict = about(notebook).get("quick", {})
+        self.source: str = about(notebook).get("generated_from", "")
+        texts = [cell.source for cell in self.cells]
+        self.digest = same.letters(json.dumps(texts))
+        parsed = Lesson.of(notebook)
+        self.title = title(parsed)
+        # Number of a cell that judges → its exercise.
+        checks = parsed.checks(numbered=self.name != "workshop")
+        self.judges = {parsed.cells.index(cell): exercise for cell, exercise in checks}
+        self.exercises = list(dict.fromkeys(self.judges.values()))
+        self.places: dict[int, Place] = {}
+        for number, cell in enumerate(parsed.cells):
+            if cell.is_code and cell.regions:
+                where = f"notebooks/{path.name}, cell {number + 1}"
+                self.places[number] = place(cell, known, where, number in self.judges)
+
+    def exercise(self, number: int) -> str:
+        """The exercise that cell `number` belongs to: that of the first check from there on."""
+        return next((name for check, name in self.judges.items() if check >= number), "")
+
+
+def title(lesson: Lesson) -> str:
+    """Its first heading, if that is in two languages; "" when it has none."""
+    for cell in lesson.cells:
+        for heading in cell.headings:
+            if heading.level == 1 and " · " in heading.text:
+                return heading.text.strip()
+    return ""
+
+
+def stubs(root: Path) -> list[list[str]]:
+    """The lines that stand for a solution in unsolved notebooks, of every exercise."""
+    sources = sorted((root / "notebooks" / "src").glob("*.md"))
+    found = []
+    for path in [*sources, *rooms.files(root / "scripts" / "lessons")]:
+        for match in SOLUTION.finditer(path.read_text()):
+            found.append(solve(match[0], False, path.name, live=True).splitlines())
+    return sorted(found, key=len, reverse=True)
+
+
+def place(cell: Cell, known: list[list[str]], where: str, judging: bool) -> Place:
+    """Tell the regions of one cell from our lines around them, and from its check."""
+    lines = cell.source.splitlines()
+    fixed: list[list[str]] = [[]]
+    written = []
+    at = 0
+    while at < len(lines):
+        if HERE not in lines[at]:
+            fixed[-1].append(lines[at])
+            at += 1
+            continue
+        stub = next((stub for stub in known if lines[at : at + len(stub)] == stub), None)
+        demand(stub, where, "an exercise that no source has: run `make build`, then this again.")
+        written.append(stub)
+        fixed.append([])
+        at += len(stub)
+    last = fixed[-1]
+    cut = len(last)
+    if judging:  # from the first line on that belongs to no block above
+        cut = next(n for n, line in enumerate(last) if line and not line.startswith(" "))
+    fixed[-1] = last[:cut]
+    return Place(cell.file, fixed, written, last[cut:])
+
+
+def load(root: Path) -> list[Workbook]:
+    """Every built notebook that has exercises which a cell judges."""
+    known = stubs(root)
+    paths = sorted((root / "notebooks").glob("*.ipynb"))
+    lessons = [Workbook(path, known) for path in paths]
+    return [lesson for lesson in lessons if lesson.judges and lesson.places]
+
+
+# ---- theirs
+
 
 LARGEST = 50 * 2**20  # bytes of a file that is read
 ENOUGH = 1 / 3  # of a lesson's code cells, where nothing else tells which lesson it is
 LINE = re.compile(r"^\w+ \| .*\d+/\d+ \|.*$", re.MULTILINE)  # as handin.py prints it
 
 
-class Cell(NamedTuple):
+class Written(NamedTuple):
     id: str
     text: str
 
@@ -29,8 +133,8 @@ class Submission:
     file: str  # path below the folder of all
     student: str
     digest: str = ""  # of the file
-    lesson: Lesson | None = None
-    cells: list[Cell] = field(default_factory=list)  # the code cells
+    lesson: Workbook | None = None
+    cells: list[Written] = field(default_factory=list)  # the code cells
     hand_in: str = ""  # the line that the student's own notebook printed to hand in
     why: str = ""  # it is no notebook of this course
 
@@ -45,14 +149,14 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-def recognize(notebook: NotebookNode, lessons: list[Lesson]) -> Lesson:
+def recognize(notebook: NotebookNode, lessons: list[Workbook]) -> Workbook:
     """The lesson that a notebook was: by what the build records in it, its title, or its cells.
 
     ValueError when it was none.
     """
     texts = [cell.source for cell in notebook.cells]
     source = notebook.metadata.get("course", {}).get("generated_from")
-    heading = title(texts)
+    heading = title(Lesson.of(notebook))
     for lesson in lessons:
         if source and source == lesson.source:
             return lesson
@@ -80,7 +184,7 @@ def hand_in(cells: list[NotebookNode]) -> str:
     return encodable(lines[-1][:300]) if lines else ""
 
 
-def take(submission: Submission, path: Path, lessons: list[Lesson]) -> None:
+def take(submission: Submission, path: Path, lessons: list[Workbook]) -> None:
     """Read a file into a submission; what is no notebook fails in a dozen ways."""
     if path.stat().st_size > LARGEST:
         raise ValueError(f"larger than {LARGEST // 2**20} MiB")
@@ -89,13 +193,13 @@ def take(submission: Submission, path: Path, lessons: list[Lesson]) -> None:
     notebook = nbformat.v4.reads(data.decode())
     lesson = recognize(notebook, lessons)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    submission.cells = [Cell(str(cell.get("id", "")), encodable(cell.source)) for cell in code]
+    submission.cells = [Written(str(cell.get("id", "")), encodable(cell.source)) for cell in code]
     line = hand_in(code)
     submission.hand_in = "" if line == hand_in(lesson.cells) else line  # ours, not run again
     submission.lesson = lesson
 
 
-def read(path: Path, folder: Path, lessons: list[Lesson]) -> Submission:
+def read(path: Path, folder: Path, lessons: list[Workbook]) -> Submission:
     """One file of the folder of all submissions."""
     name = path.relative_to(folder)
     student = name.parts[0] if len(name.parts) > 1 else name.stem

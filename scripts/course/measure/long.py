@@ -1,7 +1,6 @@
 """What the bench measures only when it is asked to: frameworks, trainings, the whole course."""
 
 import argparse
-import hashlib
 import os
 import sys
 import sysconfig
@@ -12,7 +11,7 @@ from statistics import median
 
 from course import ROOT
 from course.measure.rounds import Part, Ratio, Row, measure
-from course.measure.start import BIN, BUILD, LAUNCHED, launch, launch_own, lessons, start
+from course.measure.start import BIN, BUILD, LAUNCHED, launch, launch_own, lessons, originals, start
 
 TUTORIAL = LAUNCHED / "network.py"
 HELD_OUT = LAUNCHED / "heldout.py"
@@ -107,17 +106,6 @@ def trained(
     _, epochs, _, size, *_ = whole
     training = f"{epochs} epochs of {size:,} pictures, learning rate {best:g}"
     return errors, f"{1 - median(errors):.1%} right after {training}"
-
-
-def originals(data: Path) -> bool:
-    """Whether the folder holds CIFAR-10's own files, not the same pictures in another form."""
-    from torchvision.datasets import CIFAR10  # it takes long, and only this part needs it
-
-    folder = data / CIFAR10.base_folder
-    for name, md5 in CIFAR10.train_list + CIFAR10.test_list:
-        if hashlib.md5((folder / name).read_bytes()).hexdigest() != md5:
-            return False
-    return True
 
 
 def accuracy(args: argparse.Namespace, work: Path) -> list[Row]:

@@ -69,3 +69,12 @@ def lessons(folder: Path, data: Path | None = None, network: Path | None = None)
     if data:
         (folder / "data").symlink_to(data.resolve())
     return folder
+
+
+def originals(data: Path) -> bool:
+    """Whether a folder holds CIFAR-10's own files, and not the same pictures in another form."""
+    from torchvision.datasets import CIFAR10  # it takes long, and few need it
+    from torchvision.datasets.utils import check_integrity
+
+    files = CIFAR10.train_list + CIFAR10.test_list
+    return all(check_integrity(data / CIFAR10.base_folder / name, md5) for name, md5 in files)

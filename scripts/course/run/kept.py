@@ -12,11 +12,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course import same
-from course.lesson import BuildError
+from course import report, same
+from course.lesson import BuildError, tags
 from course.run.notebook import NOTEBOOKS, Run, name_of
-from course.run.notebooks import file_name, keep, keep_report
-from course.site import runs
+from course.run.notebooks import file_name, keep
 
 # The class meets its own, small parameters: what large ones show is in its lessons.
 CLASS = "workshop"
@@ -49,24 +48,22 @@ class Kept:
     def stamp(self, path: Path) -> str:
         """The same as long as a notebook would run the same."""
         notebook = self.chosen.get(path) or nbformat.read(path, as_version=4)
-        cells = [
-            [cell.cell_type, cell.source, cell.metadata.get("tags")] for cell in notebook.cells
-        ]
+        cells = [[cell.cell_type, cell.source, tags(cell)] for cell in notebook.cells]
         options = [self.parameters(path, notebook), self.forked, sys.version]
         return same.digest(cells, options, self.packages)
 
     def take_over(self) -> None:
         """Keep what an earlier run has left unfinished, and delete all else."""
         try:
-            report = runs.read(self.folder)
+            earlier = report.read(self.folder)
         except BuildError:  # there was none, or it was interrupted before its first line
-            report = {"finished": True}
-        if not report.get("finished", True):
-            for row in report["runs"]:
+            earlier = {"finished": True}
+        if not earlier.get("finished", True):
+            for row in earlier["runs"]:
                 path = NOTEBOOKS / f"{row['name']}.ipynb"
                 if row["ok"] and path.exists() and self.stamp(path) == row["stamp"]:
                     self.rows[row["name"]] = row
-            self.asked.update(report["asked"])
+            self.asked.update(earlier["asked"])
         there = {file_name(name) for name in self.rows}
         for path in self.folder.glob("*.ipynb"):
             if path.name not in there:
@@ -86,4 +83,4 @@ class Kept:
     def write(self, finished: bool = False) -> None:
         rows = [self.rows[name] for name in sorted(self.rows)]
         facts = {"quick": False, "finished": finished, "asked": sorted(self.asked)}
-        keep_report(rows, self.folder, **facts)
+        report.keep(rows, self.folder, **facts)

@@ -18,11 +18,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from datetime import datetime
 from pathlib import Path
 
 from nbformat import NotebookNode
 
+from course import report
 from course.files import emptied, write
 from course.machine import side_by_side
 from course.processes import MARK, Work, guarded
@@ -186,13 +186,6 @@ def keep(run: Run, folder: Path) -> dict:
     return row | {"what": what, "lines": lines, "cell": run.place}
 
 
-def keep_report(rows: list[dict], folder: Path, **facts) -> None:
-    """Write runs.json, which tells how each run ended."""
-    ended = datetime.now().astimezone().isoformat(" ", "minutes")
-    report = {"ended": ended, **facts, "runs": rows}
-    write(folder / "runs.json", json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-
-
 def complain(error: OSError, folder: Path) -> None:
     """Say in one line what could not be written, in this folder if nobody tells where."""
     reason = f"cannot write {error.filename or folder} ({error.strerror})"
@@ -232,7 +225,7 @@ def main() -> int:
             run_all(runs, args.jobs, work, ended)
             print_table(runs)
             if args.executed:
-                keep_report([rows[run.name] for run in runs], args.executed, quick=args.quick)
+                report.keep([rows[run.name] for run in runs], args.executed, quick=args.quick)
             return 1 if any(run.problem for run in runs) else 0
         except OSError as error:
             complain(error, work.folder)

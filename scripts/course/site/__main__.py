@@ -23,6 +23,7 @@ from sphinx.util.docutils import docutils_namespace, patch_docutils
 from course import ROOT, listed
 from course.files import emptied
 from course.lesson import BuildError, demand
+from course.report import read
 from course.site import runs
 from course.site.messages import Faults, Places, Progress
 from course.site.pages import write_all
@@ -42,7 +43,7 @@ def write_sources(
     text = runs.KEPT
     report = None
     if executed:
-        report = runs.read(executed)
+        report = read(executed)
         names = [path.relative_to(course.notebooks) for path in course.notebooks.rglob("*.ipynb")]
         shown = [name for name in names if not only or name.stem.startswith(tuple(only))]
         text = runs.page(report, {str(name.with_suffix("")) for name in shown})
@@ -180,7 +181,7 @@ def main(given: list[str] | None = None) -> int:
     if code == 0:
         print(f"Open {args.site / 'index.html'} ({time.perf_counter() - began:.0f} s)")
         if args.executed:
-            print(runs.told(runs.read(args.executed), args.site), end="")
+            print(runs.told(read(args.executed), args.site), end="")
     return code
 
 

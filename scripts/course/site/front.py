@@ -12,12 +12,10 @@ import nbformat
 from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 
-from course import kept, parts
-from course import minutes as build_minutes
-from course.build.tables import titles
+from course.facts import kept, parts
+from course.facts.routes import needs, routes_table
 from course.lesson import demand
 from course.listed import addresses
-from course.routes import needs, routes_table
 from course.site import map
 from course.sources import Course
 
@@ -91,10 +89,10 @@ def ladder(course: Course, folder: Path) -> dict[str, Step]:
     """All lessons, in order, by number."""
     text = MarkdownIt().renderInline
     steps = {}
-    for path, title in zip(course.sources, titles(course), strict=True):
+    for path, title in zip(course.sources, course.titles(), strict=True):
         told = opening(course, path)
         goals = (text(told.goal), text(told.goal_chinese))
-        minutes = build_minutes.told(course, path)
+        minutes = told(course, path)
         pages = (f"notebooks/{path.stem}.html", f"notebooks/solutions/{path.stem}.html")
         step = Step(*title, *goals, *minutes, *pages, *figure(course, path, folder))
         steps[step.number] = step
@@ -164,7 +162,7 @@ def write_lessons(course: Course, sources: Path) -> None:
     needed = needs(course)
     listed = course.listed | {"repository": REPOSITORY}
     lessons = {}
-    for path, (number, english, chinese) in zip(course.sources, titles(course), strict=True):
+    for path, (number, english, chinese) in zip(course.sources, course.titles(), strict=True):
         told = opening(course, path)
         lessons[f"notebooks/{path.stem}"] = {
             "number": number,

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import nbformat
 
-from course.lesson import BuildError
-
 PLACE = re.compile(r"in cell (?P<number>\d+): (?P<code>.*)")
 KEPT = """\
 # Runs · 執行紀錄
@@ -46,15 +44,6 @@ FAILED = """\
 
 **執行到下一格時失敗。**
 """
-
-
-def read(executed: Path) -> dict:
-    """What course.run.notebooks says of the notebooks that it has put into a folder."""
-    try:
-        return json.loads((executed / "runs.json").read_text())
-    except (OSError, ValueError) as error:
-        remedy = "`make run` makes it; `make site` builds from the kept outputs"
-        raise BuildError(f"{executed}: no run is kept here ({error}): {remedy}.") from error
 
 
 def label(run: dict) -> str:

@@ -2,7 +2,6 @@
 
 import difflib
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -13,7 +12,6 @@ from course import ROOT
 from course.sources import Course
 
 pytestmark = pytest.mark.quick
-
 
 
 @pytest.mark.torch  # what includes torch's headers is compiled, too

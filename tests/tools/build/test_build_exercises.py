@@ -1,9 +1,8 @@
 """What the build adds to exercises: the lines to write in, and the checks for the last cell."""
 
 import pytest
-from small_course import FIRST, TOOLBOX, Small, refused
-
 from course.build.exercises import end
+from small_course import FIRST, TOOLBOX, Small, refused
 
 pytestmark = pytest.mark.quick
 

@@ -2,16 +2,14 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from small_course import DECK, FIRST, LISTED, PROGRAM, ROW, SECOND, Small, refused
 
 from course import ROOT
-from course.measured import REFERENCE, SPANS
+from course.filled import REFERENCE, SPANS
 
 pytestmark = pytest.mark.quick
-
 
 
 def links(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from small_course import Small
 
-from course import kept as build_kept
+from course.facts import kept as build_kept
 from course.sources import Course
 
 pytestmark = pytest.mark.quick

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from small_course import ALPHA, FIRST, PROGRAM, ROOMS, Small, refused
 
-from course.build import kinds
+from course.build import programs as kinds
 
 pytestmark = pytest.mark.quick
 

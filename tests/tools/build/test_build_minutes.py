@@ -6,7 +6,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from small_course import FIRST, SECOND, Small
 
-from course.minutes import CORE, LAUNCH, Part, lesson_parts, parts, rounded
+from course.facts.minutes import CORE, LAUNCH, Part, lesson_parts, parts, rounded
 from course.rooms import LESSONS
 from course.sources import Course
 

@@ -3,7 +3,7 @@
 import pytest
 from small_course import SECOND, Small, refused
 
-from course.routes import first, short
+from course.facts.routes import first, short
 
 pytestmark = pytest.mark.quick
 

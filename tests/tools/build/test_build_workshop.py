@@ -3,7 +3,7 @@
 import pytest
 from small_course import ALPHA, DECK, FIRST, PROGRAM, SECOND, Small, refused
 
-from course.build.kinds import length
+from course.build.programs import length
 
 pytestmark = pytest.mark.quick
 

@@ -8,10 +8,9 @@ import nbformat
 import pytest
 
 from course import ROOT
-from course.grade.lessons import Lesson, load, stubs
 from course.grade.match import CHANGED, UNREADABLE, WHOLE, Answer, answers, extract
 from course.grade.notebook import GUARD, Step, steps
-from course.grade.read import Cell, read
+from course.grade.read import Workbook, Written, load, read, stubs
 
 LESSONS = {lesson.name: lesson for lesson in load(ROOT)}
 KIND = ("%%", "!", "%")  # how a cell begins that is no Python
@@ -19,11 +18,11 @@ KIND = ("%%", "!", "%")  # how a cell begins that is no Python
 pytestmark = pytest.mark.quick
 
 
-def solved(lesson: Lesson) -> list[Cell]:
+def solved(lesson: Workbook) -> list[Written]:
     """The code cells of the published solution."""
     path = ROOT / "notebooks" / "solutions" / f"{lesson.name}.ipynb"
     notebook = nbformat.read(path, as_version=4)
-    return [Cell(cell.id, cell.source) for cell in notebook.cells if cell.cell_type == "code"]
+    return [Written(cell.id, cell.source) for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def solid(lines: list[str]) -> list[str]:
@@ -44,7 +43,7 @@ def test_put_into_our_notebook_a_solution_becomes_the_solved_one(name: str, ids:
     lesson = LESSONS[name]
     cells = solved(lesson)
     texts = [solid(cell.text.splitlines()) for cell in cells]
-    handed_in = cells if ids else [Cell("", cell.text) for cell in reversed(cells)]
+    handed_in = cells if ids else [Written("", cell.text) for cell in reversed(cells)]
     found = answers(lesson, handed_in)
     for number, place in lesson.places.items():
         assert not found[number].note
@@ -56,7 +55,7 @@ def test_an_id_that_passed_on_to_another_cell_leads_nobody_astray(name: str):
     """Handed in from the time before its section got one more cell."""
     lesson = LESSONS[name]
     cells = solved(lesson)
-    moved = [Cell(after.id, cell.text) for cell, after in pairwise([*cells, cells[0]])]
+    moved = [Written(after.id, cell.text) for cell, after in pairwise([*cells, cells[0]])]
     assert answers(lesson, moved) == answers(lesson, cells)
 
 
@@ -69,7 +68,7 @@ def test_with_the_mark_left_and_lines_added_below_an_answer_is_the_same(name: st
         lines = [*plain[number].lines, *place.check]
         at = len(place.fixed[0])
         more = ["", 'print("my own line")'] if place.check else []
-        cells.append(Cell("", "\r\n".join([*lines[:at], place.stubs[0][0], *lines[at:], *more])))
+        cells.append(Written("", "\r\n".join([*lines[:at], place.stubs[0][0], *lines[at:], *more])))
     found = answers(lesson, cells)
     for number in lesson.places:
         assert solid(found[number].lines) == solid(plain[number].lines)
@@ -144,7 +143,7 @@ def test_a_line_to_hand_in_that_came_with_the_lesson_is_not_the_students(tmp_pat
         line = f"00_start_here | {marks} | 0/2 | CPU | 1 min | 2026-01-01 00:00 UTC\n"
         notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text=line)]
         nbformat.write(notebook, tmp_path / f"{name}.ipynb")
-    lesson = Lesson(tmp_path / "ours.ipynb", stubs(ROOT))
+    lesson = Workbook(tmp_path / "ours.ipynb", stubs(ROOT))
     assert read(tmp_path / "same.ipynb", tmp_path, [lesson]).hand_in == ""
     told = read(tmp_path / "own.ipynb", tmp_path, [lesson]).hand_in
     assert told.startswith("00_start_here | 1✓ 2·")

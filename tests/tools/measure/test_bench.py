@@ -12,13 +12,13 @@ import psutil
 import pytest
 from bench_part import fixed
 
+from course.filled import REFERENCE
 from course.measure import __main__ as bench
 from course.measure import long, start
 from course.measure import machine as bench_machine
 from course.measure import parts as bench_parts
 from course.measure.rounds import Part
 from course.measure.table import draw, plt, table
-from course.measured import REFERENCE
 from course.processes import Work
 
 NO_OPTION = {"data": None, "frameworks": False, "course": False}

@@ -20,10 +20,11 @@ from course import files
 from course.files import OURS, emptied
 from course.lesson import BuildError
 from course.machine import processor
+from course.report import read
 from course.site import __main__ as site_build
 from course.site import pages as site_pages
 from course.site.messages import Fault, Faults, Places, Progress
-from course.site.runs import KEPT, page, read
+from course.site.runs import KEPT, page
 from course.sources import Course
 
 FRONT = "# Small · 小\n\n```{toctree}\n:glob:\n\nnotebooks/**\n```\n"

@@ -1,16 +1,15 @@
 """What the speed-run is measured on, and where its results are kept. For speedrun.py."""
 
 import argparse
-import hashlib
 import json
 import os
 from pathlib import Path
 
 import torch
-from torchvision.datasets import CIFAR10
 
-from course import ROOT, rooms
+from course import ROOT, rooms, same
 from course.measure.machine import cpu_model
+from course.measure.start import originals
 
 BUILD = ROOT / "build" / "speedrun"
 
@@ -40,15 +39,6 @@ def rates() -> dict[str, float]:
     return facts
 
 
-def originals(data: Path) -> bool:
-    """Whether a folder holds CIFAR-10's own files, and not the same pictures in another form."""
-    for name, md5 in CIFAR10.train_list + CIFAR10.test_list:
-        path = data / CIFAR10.base_folder / name
-        if hashlib.md5(path.read_bytes()).hexdigest() != md5:
-            return False
-    return True
-
-
 def about(args: argparse.Namespace) -> dict:
     """What is measured on, and on which pictures."""
     devices = rooms.load("devices")
@@ -68,9 +58,9 @@ def log_of(kind: str, facts: dict, folder: Path) -> Path:
     another torch, or other programs in `folder`, so that none is taken for one of these.
     """
     names = ("sprint.py", "sprinter.py", "ingredients.py", "clocked.py", "loader.py", "model.py")
-    same = [facts[name] for name in ("data", "torch", "device")] + [ranks()]
-    same += [(folder / name).read_text() for name in names]
-    mark = hashlib.sha256(json.dumps(same).encode()).hexdigest()[:8]
+    made_of = [facts[name] for name in ("data", "torch", "device")] + [ranks()]
+    made_of += [(folder / name).read_text() for name in names]
+    mark = same.letters(json.dumps(made_of), 8)
     return BUILD / f"{kind}-{mark}.jsonl"
 
 

@@ -11,10 +11,10 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
+from course.lesson import file_of
 from course.site.extensions.wording import both
 
 LINES = 20  # of an output that are shown unfolded
-WRITES = re.compile(r"%%writefile (\S+)")
 WROTE = re.compile(r"(?:Writing|Overwriting) \S+")
 CLOSED = "tag_fold"
 LANGUAGES = {
@@ -34,10 +34,9 @@ def outputs(cell: nodes.Element) -> list[nodes.Element]:
     return [node for node in inside if "cell_output" in node.get("classes", [])]
 
 
-def written(cell: nodes.Element) -> str | None:
-    """The name of the file that a cell writes."""
-    match = WRITES.match(cell.astext().lstrip())
-    return match[1] if match else None
+def written(cell: nodes.Element) -> str:
+    """The name of the file that a cell writes; "" if it writes none."""
+    return file_of(cell.astext().lstrip())
 
 
 def raw(html: str) -> nodes.raw:

@@ -1,7 +1,7 @@
 """How many minutes a lesson takes, worked out from what it holds.
 
-python -m course.minutes          # every lesson, its parts and their minutes
-python -m course.minutes 03 05    # these lessons alone
+python -m course.facts.minutes          # every lesson, its parts and their minutes
+python -m course.facts.minutes 03 05    # these lessons alone
 
 180 English words or 260 tokens of open code a minute, 4 minutes an exercise, 1 a prediction, and
 the seconds of the launches. Learners who took the time needed about that. A diff counts as code,

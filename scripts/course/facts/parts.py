@@ -7,9 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from course import minutes as build_minutes
-from course import routes
-from course.build.tables import titles
+from course.facts import minutes as minutes_of
+from course.facts import routes
 from course.lesson import BuildError, demand
 from course.listed import addresses
 from course.sources import Course
@@ -40,7 +39,7 @@ class Door(NamedTuple):
     after_class: bool  # for somebody who has had the workshop
 
 
-class Lesson(NamedTuple):
+class Entry(NamedTuple):
     """One lesson of a part."""
 
     path: Path
@@ -59,7 +58,7 @@ class Part(NamedTuple):
     use: str
     use_chinese: str
     done: list[list[str]]  # what one can do at its end, in both languages
-    lessons: list[Lesson]
+    lessons: list[Entry]
 
     @property
     def range(self) -> str:
@@ -92,7 +91,7 @@ def doors(course: Course) -> list[Door]:
 def parts(course: Course) -> list[Part]:
     """The parts with their lessons; every lesson is in one of them, in order."""
     known = {path.stem[:2]: path for path in course.sources}
-    named = {title[0]: title for title in titles(course)}
+    named = {title[0]: title for title in course.titles()}
     listed = []
     found = []
     for entry in read(course).get("part", []):
@@ -101,7 +100,7 @@ def parts(course: Course) -> list[Part]:
         for number, after in told["lessons"].items():
             demand(number in known, NAME, f"there is no lesson {number}.")
             demand(len(after) == 2, NAME, f"lesson {number} has one text in each language.")
-            lessons.append(Lesson(known[number], *named[number], *after))
+            lessons.append(Entry(known[number], *named[number], *after))
         listed += told["lessons"]
         try:
             found.append(Part(**told | {"lessons": lessons}))
@@ -135,7 +134,7 @@ def lessons_table(course: Course) -> str:
         rows += [f"{part.use} · {part.use_chinese}", "", *LESSON_HEAD]
         for lesson in part.lessons:
             title = f"{lesson.number} {lesson.english} · {lesson.chinese}"
-            minutes = build_minutes.told(course, lesson.path)[0]
+            minutes = minutes_of.told(course, lesson.path)[0]
             link = f"[{title}](notebooks/{lesson.path.stem}.ipynb)"
             rows.append(f"| {link} | {lesson.can} · {lesson.can_chinese} | {minutes} |")
         if part.done:

@@ -1,7 +1,7 @@
 """Refuse code that packs several steps into one line, where a reader would have to unpack it first.
 
-python -m course.style            # every program, tool and test
-python -m course.style FILE …     # these
+python -m course.build.style            # every program, tool and test
+python -m course.build.style FILE …     # these
 
 What ruff can see (line length, imports, several statements on a line) is ruff's; this is the rest.
 """

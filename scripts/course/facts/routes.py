@@ -7,8 +7,8 @@ does the map of which lesson needs which. assets/routes.md and the site show the
 import tomllib
 from pathlib import Path
 
+from course.facts.minutes import beginning, told
 from course.lesson import BuildError, about, demand
-from course.minutes import beginning, told
 from course.sources import Course
 
 HEAD = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course.build.pages import filled_region
+from course.filled import filled_region
 from course.sources import Course
 
 README = "README.md"

@@ -1,4 +1,4 @@
-"""Numbers of measured runs in pages and lessons, filled in from assets/*.json.
+"""What is filled into pages and lessons: marked regions, and numbers of runs in assets/*.json.
 
 <span data-run="RUN.json#ROW#FIELD"></span>: a field of one row, or of the machine, as #machine#name
 <span data-run="bench#ROW#FIELD"></span>: the same of the bench's reference run, see below
@@ -57,3 +57,12 @@ def with_numbers(root: Path, text: str, place: str) -> str:
         return match[1] + measured(root, match[2], place) + match[3]
 
     return NUMBER.sub(number, text)
+
+
+def filled_region(text: str, name: str, table: str, place: str) -> str:
+    """A page with the table between its two marks."""
+    begin = f"<!-- {name}: filled by make build -->\n"
+    region = re.compile(rf"{begin}((?:(?!<!-- ).)*)<!-- end -->", re.DOTALL)
+    marked = region.findall(text)
+    demand(len(marked) == 1, place, f"it lacks its marked region for the table of {name}.")
+    return text.replace(f"{begin}{marked[0]}<!-- end -->", f"{begin}{table}<!-- end -->")
