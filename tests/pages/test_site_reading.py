@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from course.lesson import headings
+from course.lesson import file_of, headings
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -180,9 +180,9 @@ def test_folded_files_are_named_and_their_messages_left_out(site: Path, name: st
     assert "Show code cell source" not in text
     assert not re.search(r"<span></span>(?:Writing|Overwriting) \S+\n</pre>", text)
     for cell in notebook(name).cells:
-        name = file_of(cell.source)
-        if name and "fold" in cell.metadata.get("tags", []):
-            assert re.search(rf"<summary>[^\n]*<code>{re.escape(name)}</code>", text)
+        file = file_of(cell.source)
+        if file and "fold" in cell.metadata.get("tags", []):
+            assert re.search(rf"<summary>[^\n]*<code>{re.escape(file)}</code>", text)
 
 
 def test_files_in_a_row_are_one_fold(reading: BrowserContext, site: Path) -> None:
