@@ -1,8 +1,10 @@
 """What the build adds to exercises: the lines to write in, and the checks for the last cell."""
 
 import pytest
-from course.build.exercises import end
+from nbformat.v4 import new_code_cell
 from small_course import FIRST, TOOLBOX, Small, refused
+
+from course.lesson import Cell
 
 pytestmark = pytest.mark.quick
 
@@ -25,6 +27,10 @@ WRITES = """
 import handin
 ```
 """
+
+
+def check(cell: str) -> str:
+    return Cell(new_code_cell(cell)).check
 
 
 @pytest.fixture
@@ -90,13 +96,13 @@ def test_two_places_are_both_named_and_the_workshop_has_its_own(course: Small):
 
 def test_the_last_cell_knows_the_checks(ending: Small):
     assert ending.build() == 0
-    assert ending.code()[-1] == f'handin.line("01_first", {{\n    "2": ["{end(REAL)}"],\n}})'
+    assert ending.code()[-1] == f'handin.line("01_first", {{\n    "2": ["{check(REAL)}"],\n}})'
     for name in ("01_first", "solutions/01_first"):
-        assert end(REAL) in ending.code(name)[-1], "the same in both"
-    assert end(f"# BEGIN SOLUTION\nguess = 1\n# STUB guess = 0\n# END SOLUTION\n{REAL}\n") == end(
-        REAL
-    )
-    assert end(f"{REAL}\n{REAL}").startswith("2:")
+        assert check(REAL) in ending.code(name)[-1], "the same in both"
+    assert check(
+        f"# BEGIN SOLUTION\nguess = 1\n# STUB guess = 0\n# END SOLUTION\n{REAL}\n"
+    ) == check(REAL)
+    assert check(f"{REAL}\n{REAL}").startswith("2:")
 
 
 def test_two_checks_with_one_end_are_refused(ending: Small, capsys):

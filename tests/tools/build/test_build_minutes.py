@@ -7,6 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from small_course import FIRST, SECOND, Small
 
 from course.facts.minutes import CORE, LAUNCH, Part, lesson_parts, parts, rounded
+from course.lesson import Cell, Lesson
 from course.rooms import LESSONS
 from course.sources import Course
 
@@ -50,7 +51,7 @@ CELLS = [
 
 
 def read(seconds: list[float]) -> dict[str, Part]:
-    return parts([("place", cell) for cell in CELLS], seconds)
+    return parts(Lesson(map(Cell, CELLS)), seconds)
 
 
 def test_what_counts_in_which_part():

@@ -7,16 +7,14 @@ from pathlib import Path
 import pytest
 from small_course import FIRST, ROOMS, Small
 
-from course import grammar
+from course.lesson import Lesson
 
 pytestmark = pytest.mark.quick
 
 
 def written(course: Small, name: str) -> dict[str, str]:
     """What the cells of a notebook write, by file name."""
-    cells = [text for text in course.code(name) if grammar.WRITE.match(text)]
-    parts = [text.removeprefix("%%writefile ").partition("\n") for text in cells]
-    return {name: f"{text}\n" for name, _, text in parts}
+    return {name: f"{text}\n" for name, text in Lesson.at(course.path(name)).files.items()}
 
 
 def test_the_folder_holds_what_the_solved_notebook_writes(course: Small, tmp_path: Path):
