@@ -222,6 +222,13 @@ def test_the_deck_is_filled_by_region_and_by_lines(course: Small):
     assert f'<pre data-src="alpha.py#L8-L9">{lines}</pre>' in course[DECK]
 
 
+def test_code_in_the_deck_comes_without_the_comments_behind_it(course: Small):
+    before = course[DECK]
+    course.replace(PROGRAM, "total += count(number)", "total += count(number)  # 1. see below")
+    assert course.build() == 0
+    assert course[DECK] == before
+
+
 def test_numbers_in_the_deck_are_filled_from_a_reference_run(course: Small):
     cores = '<span class="n" data-run="bench.json#machine#cores">2</span>'
     filled = f'"bench.json#two / one#ratio">1.88</span> on {cores}'
