@@ -1,7 +1,8 @@
-"""What every lesson has: small parameters that its parameters cell sets, and two exercises."""
+"""What every lesson has: an opening, parameters that tests make small, and two exercises."""
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from nbformat import NotebookNode
 
@@ -12,6 +13,28 @@ from build_python import names, parsed
 
 EXERCISE = re.compile(r"### Exercise (\d+) · 練習 \1")
 LEAST = 2
+
+
+class Opening(NamedTuple):
+    """What a lesson says under its title, in Markdown."""
+
+    sentence: str
+    sentence_chinese: str
+    goal: str
+    goal_chinese: str
+
+
+def opening(course: Course, path: Path) -> Opening:
+    """The first four paragraphs of a lesson: what it is about, and what one can do afterwards."""
+    source = course.sources[path].cells[0].source
+    blocks = [" ".join(block.split()) for block in re.split(r"\n\s*\n", source)]
+    told = blocks[3:5]
+    right = len(told) == 2 and told[0].startswith("Afterwards") and told[1].startswith("學完之後")
+    remedy = (
+        "its first cell has a title, a sentence in each language, “Afterwards …” and “學完之後…”."
+    )
+    demand(right, course.name(path), remedy)
+    return Opening(*blocks[1:5])
 
 
 def check_quick(course: Course, path: Path) -> None:
@@ -71,6 +94,7 @@ def check_gpu(course: Course, path: Path) -> None:
 def check_lessons(course: Course) -> None:
     """Check what no cell can know by itself."""
     for path in course.sources:
+        opening(course, path)
         check_quick(course, path)
         check_gpu(course, path)
         check_exercises(course, path)

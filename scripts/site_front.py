@@ -18,7 +18,7 @@ import build_parts
 import build_routes
 import site_map
 from build_course import Course
-from build_grammar import demand
+from build_lessons import opening
 from build_tables import titles
 from publish_list import addresses
 
@@ -28,15 +28,6 @@ TEMPLATES = FileSystemLoader(Path(__file__).with_name("templates"))
 WORD = re.compile(r"\b(\d\d|workshop)\b")
 REPOSITORY = "{repository}"  # in the addresses of lessons.json, until it is known
 LESSONS = "lessons.json"  # beside the pages' sources; site_sphinx/outside.py reads it
-
-
-class Opening(NamedTuple):
-    """What a lesson says under its title, in Markdown."""
-
-    sentence: str
-    sentence_chinese: str
-    goal: str
-    goal_chinese: str
 
 
 class Step(NamedTuple):
@@ -55,17 +46,6 @@ class Step(NamedTuple):
     alt: str
     width: int  # of the figure
     height: int
-
-
-def opening(course: Course, path: Path) -> Opening:
-    """The first four paragraphs of a lesson: what it is about, and what one can do afterwards."""
-    source = course.sources[path].cells[0].source
-    blocks = [" ".join(block.split()) for block in re.split(r"\n\s*\n", source)]
-    told = blocks[3:5]
-    right = len(told) == 2 and told[0].startswith("Afterwards") and told[1].startswith("學完之後")
-    remedy = "the first cell is a title, two paragraphs, then “Afterwards …” and “學完之後…”."
-    demand(right, course.name(path), remedy)
-    return Opening(*blocks[1:5])
 
 
 def size(picture: bytes) -> tuple[int, int]:
