@@ -64,6 +64,15 @@ def file_of(source: str) -> str:
     return match[1] if match else ""
 
 
+class Opening(NamedTuple):
+    """What a lesson says under its title, in Markdown."""
+
+    sentence: str
+    sentence_chinese: str
+    goal: str
+    goal_chinese: str
+
+
 # ---- headings
 
 

@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from course import listed, rooms
 from course.filled import with_numbers
 from course.languages import check_languages
-from course.lesson import WRITE, Cell, Lesson, demand, identify, solve, tags
+from course.lesson import WRITE, Cell, Lesson, Opening, demand, identify, solve, tags
 
 CELL_LINES = 12
 CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
@@ -46,6 +46,17 @@ class Course:
             number = path.stem[:2]
             demand(title[1] == number, place, f"the heading says {title[1]}, the file {number}.")
             yield title.groups()
+
+    def opening(self, path: Path) -> Opening:
+        """The first four paragraphs of a lesson: its sentence, and what one can do afterwards."""
+        source = self.sources[path].cells[0].source
+        blocks = [" ".join(block.split()) for block in re.split(r"\n\s*\n", source)]
+        goals = blocks[3:5]
+        begins = len(goals) == 2 and goals[0].startswith("Afterwards")
+        remedy = "its first cell has a title, a sentence in each language, "
+        remedy += "“Afterwards …” and “學完之後…”."
+        demand(begins and goals[1].startswith("學完之後"), self.name(path), remedy)
+        return Opening(*blocks[1:5])
 
     def program(self, name: str, solved: bool, place: str, live: bool = False) -> str:
         """The text of the program `name`, as `ddp.py`, that `place` in the sources asks for."""

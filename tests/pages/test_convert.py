@@ -13,7 +13,7 @@ from course.sources import Course
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "assets" / "convert.md").read_text()
 ROWS = [re.split(r" ?\| ?", line)[1:5] for line in PAGE.splitlines() if line.startswith("| ")][2:]
-FORGOTTEN = [part for row in ROWS for part in row[3].split(" or · 或 ")]
+FORGOTTEN = [part for row in ROWS for part in row[3].split("<br>")]
 MESSAGES = [message for part in FORGOTTEN for message in re.findall(r"`([^`]*)`$", part)]
 # Only GPUs bring these: two are quoted in errors-quoted.md, the last is read from torch's library
 # for CUDA where it is installed.

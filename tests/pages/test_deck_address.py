@@ -40,18 +40,27 @@ def scanned(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("slide", [2, COUNT])
-def test_without_an_address_a_grey_line_says_how_to_set_it(
+def test_without_an_address_the_audience_sees_none_and_no_instruction(
     context: BrowserContext, tmp_path: Path, slide: int
 ):
     page = open_deck(context, addressed(tmp_path, ""), slide)
-    told = page.locator("section.on .join [lang]:visible")
-    assert told.evaluate_all("texts => texts.map(text => text.lang)") == ["en", "zh-TW"]
-    assert all("class_url" in text for text in told.all_inner_texts())
+    shown = page.locator("section.on").inner_text()
+    assert not re.search(r"class_url|QR|press|按", shown)
     assert not page.locator("section.on .qr:visible").count()
     assert not scanned(page)
     page.keyboard.press("q")
     assert not page.locator("#over").is_visible()
     assert "No address" in page.locator("#toast").inner_text()
+
+
+def test_the_speaker_is_told_how_to_set_an_address(context: BrowserContext):
+    page = open_deck(context, slide=2)
+    page.keyboard.press("n")
+    notes = page.locator("section.on .notes p:visible").all_inner_texts()
+    assert len(notes) == 2
+    assert all("class_url" in text for text in notes)
+    sheet = (ROOT / "assets" / "run-sheet.md").read_text()
+    assert len(re.findall("^.*`class_url`.*slide|^.*`class_url`.*投影片", sheet, re.MULTILINE)) == 2
 
 
 @pytest.mark.parametrize("slide", [2, COUNT])
@@ -60,7 +69,6 @@ def test_the_code_leads_to_the_class(context: BrowserContext, tmp_path: Path, sl
     places = page.locator("section.on [data-address]:visible")
     assert places.all_inner_texts()[0] == ADDRESS
     assert WORKSHOP not in places.all_inner_texts()
-    assert not page.locator("section.on .join [lang]:visible").count()
     for width, height in SCREENS:
         page.set_viewport_size({"width": width, "height": height})
         assert scanned(page) == [f"https://{ADDRESS}"], f"{width} × {height}"
@@ -100,7 +108,6 @@ def test_the_code_follows_what_one_types(context: BrowserContext, tmp_path: Path
     box.click()
     page.keyboard.type(ADDRESS)
     assert scanned(page) == [f"https://{ADDRESS}"]
-    assert not page.locator("section.on .join [lang]:visible").count()
     last = tmp_path / "deck.html"
     last.write_bytes(exported(page))
     lines = difflib.ndiff(before.read_text().splitlines(), last.read_text().splitlines())
@@ -118,8 +125,18 @@ def test_the_code_follows_what_one_types(context: BrowserContext, tmp_path: Path
     page.keyboard.press("Control+a")
     page.keyboard.press("Backspace")
     assert not scanned(page)
-    assert page.locator("section.on .join [lang]:visible").count() == 2
+    assert not page.locator("section.on .qr:visible").count()
     assert exported(page) == before.read_bytes()
+
+
+def test_the_handout_without_an_address_says_nothing_of_one(
+    context: BrowserContext, tmp_path: Path
+):
+    text = (ROOT / "assets" / "handout.html").read_text()
+    path = tmp_path / "handout.html"
+    path.write_text(re.sub(r"(data-address=[^>]*>).*?(</code>|</p>)", r"\1\2", text))
+    shown = open_deck(context, path).locator("main").inner_text()
+    assert not re.search("class_url|Where it is|Today’s notebook", shown)
 
 
 def test_the_handout_shows_the_address_on_one_page(context: BrowserContext, tmp_path: Path):
@@ -129,7 +146,6 @@ def test_the_handout_shows_the_address_on_one_page(context: BrowserContext, tmp_
     path.write_text(filled_page(course, ROOT / "assets" / "handout.html"))
     page = open_deck(context, path)
     assert page.locator('[data-address="class"]:visible').last.inner_text() == ADDRESS
-    assert not page.locator(".unset").is_visible()
     assert not Axe().run(page).response["violations"]
     pdf = page.pdf(prefer_css_page_size=True)
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1

@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 FRONT = "index.html"
 LESSON = "notebooks/06_ddp.html"
 FULL_OF_FIGURES = "notebooks/09_faster.html"
+CONVERT = "assets/convert.html"
 GLOSSARY = "assets/glossary.html"
 ERRORS = "assets/error-texts.html"
 ERROR = "errors/address-already-in-use.html"
@@ -32,6 +33,11 @@ LANGUAGES = {"both": "both · 都看", "en": "EN", "zh": "中文"}
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 # Painted texts of the other language, those marked for one language, and places left empty.
 TEXTS = (HERE / "site_texts.js").read_text()
+CODES = """cells => cells.map(cell => {
+    const codes = [...cell.querySelectorAll('code')];
+    const texts = codes => codes.map(code => code.innerText);
+    return { written: texts(codes), shown: texts(codes.filter(code => code.checkVisibility())) };
+})"""
 OPEN = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FOCUSED = """selector => {
@@ -270,6 +276,34 @@ def test_no_page_scrolls_sideways(reading: BrowserContext, site: Path, name: str
             tops = buttons.evaluate_all("all => all.map(it => it.getBoundingClientRect())")
             assert max(box["bottom"] for box in tops) < 64, width  # one row
             assert max(box["right"] for box in tops) <= width
+
+
+@pytest.mark.parametrize("name", [CONVERT, LESSON])
+def test_the_conversion_table_is_read_downwards_on_a_phone(
+    reading: BrowserContext, site: Path, name: str
+) -> None:
+    page = opened(reading, f"{site.as_uri()}/{name}")
+    table = page.locator("table", has_text="mutually exclusive").first
+    page.set_viewport_size({"width": 400, "height": 900})
+    box = table.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 400
+    ends = table.locator("code").evaluate_all("all => all.map(it => it.getBoundingClientRect())")
+    assert len(ends) > 60
+    assert max(end["right"] for end in ends) <= box["x"] + box["width"]
+    assert page.evaluate(SIDEWAYS) <= 0
+
+
+@pytest.mark.parametrize("name", [CONVERT, "notebooks/12_break_it.html"])
+def test_every_language_has_all_code_of_a_cell(
+    reading: BrowserContext, site: Path, name: str
+) -> None:
+    page = opened(reading, f"{site.as_uri()}/{name}")
+    page.evaluate(OPEN)
+    cells = page.locator("td")
+    for language in ("en", "zh"):
+        choose(page, language)
+        for codes in cells.evaluate_all(CODES):
+            assert set(codes["shown"]) == set(codes["written"]), language
 
 
 def tab_to(page: Page, selector: str) -> None:

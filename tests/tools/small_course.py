@@ -26,6 +26,10 @@ Two ranks count.
 
 兩個 rank 在數數。
 
+Afterwards you can count.
+
+學完之後，你會數數。
+
 ```python tags=["parameters"]
 from shutil import which
 
@@ -97,6 +101,14 @@ jupyter:
 ---
 
 # 02 · Second · 第二課
+
+Here is another program.
+
+這裡有另一支程式。
+
+Afterwards you can launch it.
+
+學完之後，你會啟動它。
 
 <!-- #region tags=["workshop"] -->
 Again, with another program.

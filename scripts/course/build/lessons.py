@@ -62,6 +62,7 @@ def check_gpu(course: Course, path: Path) -> None:
 def check_lessons(course: Course) -> None:
     """Check what no cell can know by itself."""
     for path in course.sources:
+        course.opening(path)
         check_quick(course, path)
         check_gpu(course, path)
         check_exercises(course, path)

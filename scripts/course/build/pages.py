@@ -91,6 +91,7 @@ def fill_errors(lessons: dict[Path, Lesson], table: str) -> None:
 
 CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
 ADDRESS = re.compile(r'(<code [^>]*?data-address="(\w+)">).*?(</code>)')
+COMMENT = re.compile("  # .*$", re.MULTILINE)  # behind code
 CODE_OF_CLASS = re.compile(r'(<p class="qr" data-address="class">).*?(</p>)', re.DOTALL)
 
 
@@ -148,7 +149,10 @@ def drawn(address: str) -> str:
 
 
 def excerpt(course: Course, source: str, place: str) -> str:
-    """`ddp.py#L10-L14`: these lines; `ddp.py#name`: those from `# region name` to `# endregion`."""
+    """`ddp.py#L10-L14`: these lines; `ddp.py#name`: those from `# region name` to `# endregion`.
+
+    Without the comments behind them, which speak of the rest of the program.
+    """
     name, _, part = source.partition("#")
     lines = course.program(name, True, place).splitlines()
     numbers = re.fullmatch(r"L(\d+)-L(\d+)", part)
@@ -158,7 +162,7 @@ def excerpt(course: Course, source: str, place: str) -> str:
     else:
         shown = region(lines, part)
     demand(shown, place, f"{source} is nowhere: write NAME.py#L1-L9 or NAME.py#region.")
-    return textwrap.dedent("\n".join(shown)).rstrip("\n")
+    return COMMENT.sub("", textwrap.dedent("\n".join(shown))).rstrip("\n")
 
 
 def region(lines: list[str], name: str) -> list[str]:

@@ -47,9 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
 
     path = args.root / NAME
     listed = json.loads(path.read_text())
-    with rooms.load("atomic").replacing(path) as file:
-        text = json.dumps(given | listed | given, indent=2, ensure_ascii=False)
-        file.write(f"{text}\n".encode())
+    text = json.dumps(given | listed | given, indent=2, ensure_ascii=False)
+    try:
+        with rooms.load("atomic").replacing(path) as file:
+            file.write(f"{text}\n".encode())
+    except OSError as error:
+        remedy = f"allow writing in {path.parent}, and run it again."
+        print(f"address: {NAME} was not written ({error.strerror}): {remedy}", file=sys.stderr)
+        return 1
     for key, value in given.items():
         print(f"{NAME}: {key} is {value}")
     return 0

@@ -14,7 +14,6 @@ from markdown_it import MarkdownIt
 
 from course.facts import kept, parts
 from course.facts.routes import needs, routes_table
-from course.lesson import demand
 from course.listed import addresses
 from course.site import map
 from course.sources import Course
@@ -25,15 +24,6 @@ TEMPLATES = FileSystemLoader(Path(__file__).parent)
 WORD = re.compile(r"\b(\d\d|workshop)\b")
 REPOSITORY = "{repository}"  # in the addresses of lessons.json, until it is known
 LESSONS = "lessons.json"  # beside the pages' sources; site_sphinx/outside.py reads it
-
-
-class Opening(NamedTuple):
-    """What a lesson says under its title, in Markdown."""
-
-    sentence: str
-    sentence_chinese: str
-    goal: str
-    goal_chinese: str
 
 
 class Step(NamedTuple):
@@ -52,17 +42,6 @@ class Step(NamedTuple):
     alt: str
     width: int  # of the figure
     height: int
-
-
-def opening(course: Course, path: Path) -> Opening:
-    """The first four paragraphs of a lesson: what it is about, and what one can do afterwards."""
-    source = course.sources[path].cells[0].source
-    blocks = [" ".join(block.split()) for block in re.split(r"\n\s*\n", source)]
-    told = blocks[3:5]
-    right = len(told) == 2 and told[0].startswith("Afterwards") and told[1].startswith("學完之後")
-    remedy = "the first cell is a title, two paragraphs, then “Afterwards …” and “學完之後…”."
-    demand(right, course.name(path), remedy)
-    return Opening(*blocks[1:5])
 
 
 def size(picture: bytes) -> tuple[int, int]:
@@ -90,7 +69,7 @@ def ladder(course: Course, folder: Path) -> dict[str, Step]:
     text = MarkdownIt().renderInline
     steps = {}
     for path, title in zip(course.sources, course.titles(), strict=True):
-        told = opening(course, path)
+        told = course.opening(path)
         goals = (text(told.goal), text(told.goal_chinese))
         minutes = told(course, path)
         pages = (f"notebooks/{path.stem}.html", f"notebooks/solutions/{path.stem}.html")
@@ -163,7 +142,7 @@ def write_lessons(course: Course, sources: Path) -> None:
     listed = course.listed | {"repository": REPOSITORY}
     lessons = {}
     for path, (number, english, chinese) in zip(course.sources, course.titles(), strict=True):
-        told = opening(course, path)
+        told = course.opening(path)
         lessons[f"notebooks/{path.stem}"] = {
             "number": number,
             "english": english,

@@ -31,9 +31,8 @@ def elsewhere(name: str, machine: str) -> list[str]:
 )
 def test_a_notebook_opens_elsewhere_with_two_gpus_and_leads_back(course: Small, name: str):
     if name == "workshop":  # its title comes from a lesson
-        title = '<!-- #region tags=["workshop"] -->\n# Class · 課\n\nTwo ranks'
-        course.replace(FIRST, "Two ranks", title)
-        course.replace(FIRST, "在數數。\n", "在數數。\n<!-- #endregion -->\n")
+        title = '<!-- #region tags=["workshop"] -->\n# Class · 課\n<!-- #endregion -->\n'
+        course.replace(FIRST, "你會數數。\n", f"你會數數。\n\n{title}")
         assert course.build() == 0
     notebook = course.notebook(name)
     title, empty, badges, *_ = notebook.cells[0].source.splitlines()
@@ -217,6 +216,13 @@ def test_the_deck_is_filled_by_region_and_by_lines(course: Small):
     lines = "@record\ndef main() -&gt; None:"
     assert f'<pre class="code" data-src="alpha.py#loop" id="a">{loop}</pre>' in course[DECK]
     assert f'<pre data-src="alpha.py#L8-L9">{lines}</pre>' in course[DECK]
+
+
+def test_code_in_the_deck_comes_without_the_comments_behind_it(course: Small):
+    before = course[DECK]
+    course.replace(PROGRAM, "total += count(number)", "total += count(number)  # 1. see below")
+    assert course.build() == 0
+    assert course[DECK] == before
 
 
 def test_numbers_in_the_deck_are_filled_from_a_reference_run(course: Small):

@@ -75,7 +75,7 @@ def test_words_move_no_id_and_a_new_cell_only_those_behind_it(course: Small):
     before = ids(course)
     course.replace(FIRST, "Two ranks count.", "Two ranks count on.")
     course.replace(FIRST, "# 01 · First · 第一課", "# 01 · First · 第一堂")
-    course.replace(FIRST, "在數數。\n", "在數數。\n\n```text\n# no heading\n```\n")
+    course.replace(FIRST, "你會數數。\n", "你會數數。\n\n```text\n# no heading\n```\n")
     assert course.build() == 0
     assert ids(course) == before
     course.replace(FIRST, "```python\n# BEGIN", "```python\n1 + 1\n```\n\n```python\n# BEGIN")

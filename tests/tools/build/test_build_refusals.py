@@ -116,9 +116,17 @@ LAUNCHES = {
 HEADING = "### Exercise 2 · 練習 2"
 TWICE = "01_first.md: “Exercise 1 · 練習 1”: another section has this heading"
 TOO_FEW = "01_first.md: 1 exercise, at least 2 wanted, each under its own heading `### Ex"
+NO_GOAL = "01_first.md: its first cell has a title, a sentence in each language, “Afterwards …”"
 UNKNOWN = "01_first.md: `quick` names M, which the parameters cell does not set."
 LESSONS = {
     FIRST: {
+        "nothing afterwards": (
+            "Afterwards you can count.\n\n學完之後，你會數數。\n\n",
+            "",
+            NO_GOAL,
+        ),
+        "afterwards in other words": ("Afterwards you", "Then you", NO_GOAL),
+        "afterwards in English alone": ("學完之後，你", "你", NO_GOAL),
         "quick without parameter": ("STEPS: 1", "STEPS: 1\n      M: 2", UNKNOWN),
         "one exercise": (HEADING, "### More · 更多", TOO_FEW),
         "two of one number": (HEADING, "### Exercise 1 · 練習 1", TWICE),

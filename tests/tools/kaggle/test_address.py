@@ -1,6 +1,8 @@
 """`make address`: where the course is, written into kaggle-metadata.json, and shown by a build."""
 
+import errno
 import json
+import os
 
 import pytest
 from small_course import LISTED, Small
@@ -65,6 +67,22 @@ def test_a_wrong_name_is_told_and_nothing_is_written(
     assert say(nowhere, **names) == 1
     [line] = capsys.readouterr().err.replace("\n”", "”").splitlines()
     assert line.startswith("address: ") and told in line
+    assert nowhere.files() == before
+
+
+def test_a_list_that_cannot_be_written_is_told_in_one_sentence(nowhere: Small, capsys, monkeypatch):
+    """As in a folder that one may only read; root may write everywhere, so it is imitated."""
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    before = nowhere.files()
+    assert say(nowhere, repository="us/course") == 1
+    captured = capsys.readouterr()
+    [line] = captured.err.splitlines()
+    assert line.startswith(f"address: {LISTED} was not written (Permission denied): allow writing")
+    assert not captured.out
     assert nowhere.files() == before
 
 

@@ -14,6 +14,7 @@ BETWEEN = " · "
 ENGLISH = "language-en"
 CHINESE = "language-zh-Hant-TW"
 BETWEEN_MARK = "between"
+OR = ("or", "或")  # between two pieces of code, of which no reader may miss one
 
 
 def prose(node: nodes.Node) -> str:
@@ -40,8 +41,25 @@ def wrap(children: list[nodes.Node], kind: str | None) -> list[nodes.Node]:
     return [nodes.inline("", "", *children, classes=[kind])]
 
 
+def mark_or() -> nodes.inline:
+    """`or · 或`, marked, as one piece that parts nothing."""
+    english, chinese = OR
+    return nodes.inline(
+        "",
+        "",
+        nodes.Text(" "),
+        nodes.inline("", "", nodes.Text(english), classes=[ENGLISH]),
+        nodes.inline("", "", nodes.Text(BETWEEN), classes=[BETWEEN_MARK]),
+        nodes.inline("", "", nodes.Text(chinese), classes=[CHINESE]),
+        nodes.Text(" "),
+    )
+
+
 def part(node: nodes.Element) -> None:
     """Mark the parts of a heading, or of a cell, in their languages."""
+    for child in list(node.children):
+        if isinstance(child, nodes.Text) and child.astext().strip() == BETWEEN.join(OR):
+            node.replace(child, mark_or())
     segments: list[list[nodes.Node]] = [[]]
     for child in list(node.children):
         if not isinstance(child, nodes.Text):
