@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jupytext
 import pytest
 
-from course.lesson import tags
+from course.lesson import headings, tags
 
 ROOT = Path(__file__).resolve().parents[2]
 ASSETS = ROOT / "assets"
@@ -146,9 +146,9 @@ def test_a_lesson_meets_what_the_table_says_of_it(lesson: str) -> None:
 
 @pytest.mark.parametrize("lesson", INDEXED)
 def test_every_entry_names_a_section_of_its_lesson(lesson: str) -> None:
-    prose = "\n".join(cell.source for cell in INDEXED[lesson] if cell.cell_type == "markdown")
-    headings = set(re.findall(r"^#{2,3} (.+?) · ", prose, re.MULTILINE))
+    prose = "\n\n".join(cell.source for cell in INDEXED[lesson] if cell.cell_type == "markdown")
+    titles = {heading.text.partition(" · ")[0] for heading in headings(prose)}
     for (piece, _, section, remedy), _ in meets(lesson):
-        assert section in headings, piece
+        assert section in titles, piece
         assert remedy is None or not set("|`\n") & set(remedy), piece
         assert not set("|`\n") & set(piece), piece

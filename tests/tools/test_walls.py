@@ -61,6 +61,9 @@ def wrong(own: str, others: set[str]) -> set[str]:
     return others - set(below)
 
 
+# Of these no test may have a pattern of its own.
+PIECES = ("!torchrun", "^#+", "^#{", "%%writefile", "BEGIN SOLUTION", "Exercise (")
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FILES = [path for path in sorted(COURSE.rglob("*.py")) if path.name != "__init__.py"]
 FILES += sorted(COURSE.glob("*/__init__.py"))
 
@@ -95,6 +98,33 @@ def test_no_room_is_crowded() -> None:
     rooms = {path.parent for path in FILES} - {COURSE}
     sizes = {str(each.relative_to(COURSE)): len(list(each.glob("[!_]*.py"))) for each in rooms}
     assert {name: size for name, size in sizes.items() if size > LARGEST} == {}
+
+
+def patterns(source: str) -> set[str]:
+    """The texts that a piece of Python hands to a function of `re`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
+            texts = [part for part in node.args if isinstance(part, ast.Constant)]
+            found |= {text.value for text in texts[:1] if isinstance(text.value, str)}
+    return found
+
+
+def of_nouns(source: str) -> set[str]:
+    """The patterns in a piece of Python by which a noun would be known once more."""
+    return {text for text in patterns(source) if any(piece in text for piece in PIECES)}
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT / "tests")))
+def test_tests_ask_the_package(path: Path) -> None:
+    assert of_nouns(path.read_text()) == set()
+
+
+def test_a_second_pattern_is_seen() -> None:
+    assert of_nouns('x = re.findall(r"^#+ (.*)", prose)') == {"^#+ (.*)"}
+    assert of_nouns('x = re.compile(r"!torchrun .*?(\\w+)")') and not of_nouns(
+        're.sub(r"a", "", b)'
+    )
 
 
 @pytest.mark.parametrize("text", NOUNS)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import nbformat
 
+from course.lesson import headings
+
 COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 STEP = re.compile(r"(?P<step>[a-z][a-z ]+)\.\.\. ?\[ *(?P<percent>\d+)%\]")
 RECORD = re.compile(
@@ -102,11 +104,11 @@ class Places:
 
     def of_error(self, name: Path) -> str:
         """The row of a table of errors that became a page."""
-        texts = re.search(r"^# (.*)", (self.pages / name).read_text(), re.MULTILINE)
+        title, *_ = headings((self.pages / name).read_text())
         for table in ("errors", "errors-quoted"):
             path = self.root / "assets" / f"{table}.md"
             for number, row in enumerate(path.read_text().splitlines(), 1):
-                if texts and row.startswith(f"| {texts[1]} |"):
+                if row.startswith(f"| {title.text} |"):
                     return f"assets/{table}.md:{number}"
         return "assets/errors.md"
 
