@@ -35,7 +35,7 @@ def test_both_sides_of_the_accuracy_row_have_the_same_conditions(tmp_path, monke
     assert found["note"].endswith("; a copy of CIFAR-10, not its own files")
     for who, program in [("ours", "fast.py"), ("tutorial", "ddp.py")]:
         commands = [words for words in launched[who] if program in words]
-        chosen = [words for words in commands if words[0] == "bench_heldout.py"]
+        chosen = [words for words in commands if words[0] == "heldout.py"]
         final = [words for words in commands if "--seed" in words]
         assert len(chosen) == 3 and len({words[words.index("--lr") + 1] for words in chosen}) == 3
         assert all("30000" in words for words in chosen)  # a quarter of the time

@@ -172,7 +172,7 @@ def test_a_ratio_has_the_interval_of_its_mean_logarithm() -> None:
 def test_what_was_measured_becomes_one_small_file_and_a_line(
     tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr(speedrun_facts, "ROOT", tmp_path)
+    monkeypatch.setattr(speedrun, "ROOT", tmp_path)
     monkeypatch.setattr(speedrun_facts, "BUILD", tmp_path / "build")
     (tmp_path / "assets").mkdir()
     facts = {"cores": 3, "device": "CPU, 3 cores", "torch": "2.15.0+cpu", "data": "pictures"}
@@ -199,7 +199,7 @@ def test_what_was_measured_becomes_one_small_file_and_a_line(
 
 
 def test_what_gpus_did_is_kept_under_the_name_of_the_card(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(speedrun_facts, "ROOT", tmp_path)
+    monkeypatch.setattr(speedrun, "ROOT", tmp_path)
     monkeypatch.setattr(speedrun_facts, "BUILD", tmp_path / "build")
     (tmp_path / "assets").mkdir()
     curves = []

@@ -86,7 +86,7 @@ def built(template: Path, tmp_path_factory: pytest.TempPathFactory):
 
     def build(*options: str | Path) -> tuple[int, str]:
         with pytest.MonkeyPatch.context() as patch, (folder / "said").open("w+") as said:
-            patch.setattr(site_pages, "write_all", write_few)
+            patch.setattr(site_build, "write_all", write_few)
             patch.setattr(site_build, "SETTINGS", folder / "settings")
             patch.setattr(sys, "stdout", said)
             patch.setattr(sys, "stderr", said)

@@ -211,7 +211,7 @@ def main() -> None:
             versions[name] = version(name)
         versions["fabric"] = version("lightning")
         numbers = {"seconds": seconds, "versions": versions}
-        Path("bench_frameworks.json").write_text(json.dumps(numbers))
+        Path("frameworks.json").write_text(json.dumps(numbers))
     dist.destroy_process_group()
 
 

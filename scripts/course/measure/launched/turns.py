@@ -1,6 +1,6 @@
 """Times of several ways to do one thing: in turns, in random order. For the programs of the bench.
 
-`from bench_turns import turns`
+`from course.measure.launched.turns import turns`
 """
 
 import random

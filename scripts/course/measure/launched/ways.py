@@ -234,7 +234,7 @@ def main() -> None:
     seconds = slowest(turns(ways, args.rounds, args.seed, args.settle, meet))
     sent = {name: way.sent for name, way in ways.items() if hasattr(way, "sent")}
     if dist.get_rank() == 0:
-        Path("bench_ways.json").write_text(json.dumps({"seconds": seconds, "bytes": sent}))
+        Path("ways.json").write_text(json.dumps({"seconds": seconds, "bytes": sent}))
     dist.destroy_process_group()
 
 

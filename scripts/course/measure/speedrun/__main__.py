@@ -20,7 +20,8 @@ from statistics import mean
 from slugify import slugify
 from tqdm import tqdm
 
-from course.measure.speedrun.facts import ROOT, about, log_of, ranks, read, told, write
+from course import ROOT
+from course.measure.speedrun.facts import about, log_of, ranks, read, told, write
 from course.measure.speedrun.final import run_final, run_gpus
 from course.measure.speedrun.runs import Failed, Runs, programs
 from course.measure.speedrun.waterfall import CANDIDATES, Candidate, longest, recipe_of, waterfall
