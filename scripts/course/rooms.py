@@ -14,7 +14,7 @@ from course import ROOT
 
 LESSONS = ROOT / "scripts" / "lessons"
 COMMON = "common"
-KINDS = (".py", ".cpp", ".h", ".sh", ".yaml", ".conf")  # what a room may hold
+KINDS = (".py", ".cpp", ".h", ".sh", ".yaml")  # what a room may hold
 
 
 def rooms(lessons: Path = LESSONS) -> list[Path]:

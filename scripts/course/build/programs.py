@@ -1,6 +1,6 @@
 """Every program: by itself, in its room, and in the lessons that write it; which lessons one needs.
 
-A room may hold Python, C++, shell, YAML and settings; each kind has a check of its own.
+A room may hold Python, C++, shell and YAML; each kind has a check of its own.
 """
 
 import ast
@@ -24,7 +24,6 @@ from course.sources import Course
 
 
 LINES = 120  # of a solved program, its docstring and empty lines not counted
-SEVERAL = {"NodeName", "PartitionName"}  # settings that a slurm.conf may give on several lines
 # A header that comes with torch.
 TORCHS = re.compile(r"^ *# *include *[<\"](?:torch|ATen|c10|pybind11)/", re.MULTILINE)
 OWN = re.compile(r'^ *# *include *"(\w+\.h)"', re.MULTILINE)  # a header of the same room
@@ -95,30 +94,12 @@ def check_yaml(text: str, name: str) -> None:
         demand(False, name, f"this is no YAML: {error}")
 
 
-def check_conf(text: str, name: str) -> None:
-    """`Key=value`, one or several on a line, as slurm.conf has them; no setting twice."""
-    given = set()
-    for number, line in enumerate(text.splitlines(), 1):
-        place = f"{name}, line {number}"
-        demand(line == line.rstrip(), place, "remove the spaces or tabs at its end.")
-        demand(line.count('"') % 2 == 0, place, "a quotation mark has no partner.")
-        settings = re.findall(r'(?:"[^"]*"|[^\s"])+', line.partition("#")[0])
-        wrong = [word for word in settings if not re.fullmatch(r"\w+=.+", word)]
-        demand(not wrong, place, f"`Key=value` is expected, not {wrong}.")
-        keys = [word.partition("=")[0] for word in settings]
-        if keys and keys[0] not in SEVERAL:
-            twice = given & set(keys)
-            demand(not twice, place, f"{twice} is set above: keep one of the two.")
-            given |= set(keys)
-
-
 CHECKS = {
     ".py": check_python,
     ".cpp": check_cpp,
     ".h": check_cpp,
     ".sh": check_shell,
     ".yaml": check_yaml,
-    ".conf": check_conf,
 }
 
 

@@ -12,14 +12,6 @@ from course.build import programs as kinds
 pytestmark = pytest.mark.quick
 
 TORCH = "#include <torch/headeronly/util/Half.h>\n\nfloat one() { return c10::Half(1.0f); }\n"
-CONF = """\
-# a cluster
-ClusterName=one
-
-JobComment="a b"
-NodeName=a CPUs=2
-NodeName=b CPUs=2  # too
-"""
 HEADER = "#pragma once\n\ninline int three() { return 3; }\n"
 GOOD = {
     "three.h": HEADER,
@@ -28,7 +20,6 @@ GOOD = {
     "torch.cpp": TORCH,
     "job.sh": '#!/bin/bash\n#SBATCH --nodes=2\nif [ -n "$A" ]; then torchrun alpha.py; fi\n',
     "ds.yaml": "zero:\n  stage: 3\n",
-    "slurm.conf": CONF,
 }
 BROKEN = {
     "C++": (
@@ -41,11 +32,6 @@ BROKEN = {
     "C++ with torch": ("torch.cpp", "Half(", "Halve(", "‘Halve’ is not a member of ‘c10’"),
     "script": ("job.sh", "; fi", "", "bash refuses it:\nbash: line"),
     "YAML": ("ds.yaml", "zero:", "zero: [", "this is no YAML: while parsing a flow sequence"),
-    "word": ("slurm.conf", "a CPUs=2", "a CPUs", "line 5: `Key=value` is expected, not ['CPUs']."),
-    "empty value": ("slurm.conf", "=one", "=", "line 2: `Key=value` is expected, not ['Cluster"),
-    "twice": ("slurm.conf", "\n\n", "\nClusterName=two\n", "line 3: {'ClusterName'} is set above"),
-    "quotes": ("slurm.conf", "=one", '="one', "line 2: a quotation mark has no partner."),
-    "tabs": ("slurm.conf", "\n\n", "\n\t\n", "line 3: remove the spaces or tabs at its end."),
 }
 # Of these kinds, what a machine may lack that only corrects words.
 # A contributor may lack a compiler; where CI is set, its absence is red.

@@ -34,7 +34,7 @@ FILES = (
     "_static/check-solid.svg",
     "_static/copy-button.svg",
     "_static/copybutton_funcs.js",
-    "_static/*.map",
+    "_static/**/*.map",
     "_static/*macros.html",
     "_static/file.png",
     "_static/language_data.js",
