@@ -43,16 +43,16 @@ def raw(html: str) -> nodes.raw:
     return nodes.raw("", html, format="html")
 
 
-def files(names: list[str | None]) -> nodes.raw:
+def files(names: list[str]) -> nodes.raw:
     """The beginning of a fold around some files, which it names."""
     label = both("Files of this lesson", "這一課的檔案")
-    listed = " ".join(f"<code>{escape(name)}</code>" for name in names if name)
+    listed = " ".join(f"<code>{escape(name)}</code>" for name in names)
     return raw(f'<details class="files"><summary>{label} {listed}</summary>')
 
 
-def fold(name: str | None) -> nodes.raw:
+def fold(name: str) -> nodes.raw:
     """The beginning of a fold around the source of one cell."""
-    if name is None:
+    if not name:
         summary = both("The code of this cell", "這一格的程式碼")
     else:
         summary = f"{both('File', '檔案')} <code>{escape(name)}</code>"
