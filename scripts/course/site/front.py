@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader
 from markdown_it import MarkdownIt
 
 from course.facts import kept, parts
+from course.facts.minutes import told
 from course.facts.routes import needs, routes_table
 from course.listed import addresses
 from course.site import map
@@ -69,8 +70,8 @@ def ladder(course: Course, folder: Path) -> dict[str, Step]:
     text = MarkdownIt().renderInline
     steps = {}
     for path, title in zip(course.sources, course.titles(), strict=True):
-        told = course.opening(path)
-        goals = (text(told.goal), text(told.goal_chinese))
+        opening = course.opening(path)
+        goals = (text(opening.goal), text(opening.goal_chinese))
         minutes = told(course, path)
         pages = (f"notebooks/{path.stem}.html", f"notebooks/solutions/{path.stem}.html")
         step = Step(*title, *goals, *minutes, *pages, *figure(course, path, folder))
@@ -142,13 +143,13 @@ def write_lessons(course: Course, sources: Path) -> None:
     listed = course.listed | {"repository": REPOSITORY}
     lessons = {}
     for path, (number, english, chinese) in zip(course.sources, course.titles(), strict=True):
-        told = course.opening(path)
+        opening = course.opening(path)
         lessons[f"notebooks/{path.stem}"] = {
             "number": number,
             "english": english,
             "chinese": chinese,
-            "sentence": told.sentence,
-            "sentence_chinese": told.sentence_chinese,
+            "sentence": opening.sentence,
+            "sentence_chinese": opening.sentence_chinese,
             "needs": needed[number],
             "torch": torch_version(course, path),
             "opens": addresses(listed, f"notebooks/{path.stem}.ipynb"),

@@ -22,6 +22,7 @@ from course.lesson import BuildError
 from course.machine import processor
 from course.report import read
 from course.site import __main__ as site_build
+from course.site import front
 from course.site import pages as site_pages
 from course.site.messages import Fault, Faults, Places, Progress
 from course.site.runs import KEPT, page
@@ -174,7 +175,17 @@ def test_a_fault_of_the_grammar_is_told_in_one_line(course: Small, tmp_path: Pat
     assert not (tmp_path / "site").exists()
 
 
-# ---- the page of what ran
+# ---- the front page and the page of what ran
+
+
+def test_the_ladder_says_what_each_lesson_is_for_and_its_minutes(
+    course: Small, tmp_path: Path
+) -> None:
+    steps = front.ladder(Course(course.root), tmp_path)
+    assert list(steps) == ["01", "02"]
+    assert steps["01"].english == "First"
+    assert steps["01"].goal == "Afterwards you can count."
+    assert (steps["01"].core, steps["01"].further) == ("10", 0)
 
 
 def test_a_failed_notebook_is_shown_and_the_place_of_its_failure(built: dict) -> None:
