@@ -101,14 +101,14 @@ class Heading(NamedTuple):
 
 
 @lru_cache(maxsize=10_000)
-def headings(prose: str) -> list[Heading]:
+def headings(prose: str) -> tuple[Heading, ...]:
     """The headings of a Markdown cell, none of what looks like one in code."""
     plain = FENCED.sub(lambda match: " " * len(match[0]), prose)
     found = []
     for match in HEADING.finditer(plain):
         text = prose[match.start(2) : match.end(2)]
         found.append(Heading(len(match[1]), text, match.start()))
-    return found
+    return tuple(found)
 
 
 # ---- cells, sections, lessons
@@ -139,8 +139,8 @@ class Cell:
         return self.node.cell_type == "code"
 
     @property
-    def headings(self) -> list[Heading]:
-        return [] if self.is_code else headings(self.source)
+    def headings(self) -> tuple[Heading, ...]:
+        return () if self.is_code else headings(self.source)
 
     @property
     def file(self) -> str:

@@ -1,6 +1,6 @@
 """Which machine measures here, how much it can do at once, and whether it has something else to do.
 
-Run:  python course.machine    # how many times as far as one process two come: 1.9 or more is calm
+Run:  python -m course.machine   # how many times as far as one two processes come: calm from 1.9 on
 """
 
 import os

@@ -16,6 +16,13 @@ LESSONS = ROOT / "scripts" / "lessons"
 COMMON = "common"
 KINDS = (".py", ".cpp", ".h", ".sh", ".yaml")  # what a room may hold
 
+LEXERS = {".py": "ipython3", ".cpp": "cpp", ".h": "cpp", ".sh": "bash"}  # how a file is coloured
+
+
+def lexer(name: str) -> str:
+    """The name of the lexer that colours a file in a page."""
+    return LEXERS.get(Path(name).suffix, "text")
+
 
 def rooms(lessons: Path = LESSONS) -> list[Path]:
     """The folders that hold programs, sorted by name; `common` is the last."""

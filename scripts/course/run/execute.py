@@ -1,7 +1,9 @@
 """Runs in a process of its own: one notebook through papermill, from this folder. Started by
-run_notebook.py, as
+notebook.py, as
 
-python run_papermill.py NOTEBOOK EXECUTED '{"parameters": {"N": 1}, "limit": 300, "timing": ""}'
+python -P -m course.run.execute NOTEBOOK EXECUTED HOW
+
+HOW is JSON, as {"parameters": {"N": 1}, "limit": 300, "timing": ""}.
 
 papermill writes EXECUTED after each cell. Exits 1 when a cell failed, or took longer than the limit
 in seconds, with papermill's own message. What happens is told on standard output, a line of JSON

@@ -80,7 +80,7 @@ class Run:
     cells: list[float] = field(default_factory=list)  # seconds that each is expected to take
     forked: bool = False  # its ranks, from torchrun: see course.forked
     first: bool = False  # also those of its first launch
-    timing: str = ""  # how its cells tagged `timing` wait: see run_papermill.py
+    timing: str = ""  # how its cells tagged `timing` wait: see execute.py
     busy: bool = False  # somebody else computed, when a cell measured times
     begun: int = 0  # cells
     seconds: float = 0

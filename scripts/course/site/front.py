@@ -24,7 +24,7 @@ TEACH = ("run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).parent)
 WORD = re.compile(r"\b(\d\d|workshop)\b")
 REPOSITORY = "{repository}"  # in the addresses of lessons.json, until it is known
-LESSONS = "lessons.json"  # beside the pages' sources; site_sphinx/outside.py reads it
+LESSONS = "lessons.json"  # beside the pages' sources; extensions/outside.py reads it
 
 
 class Step(NamedTuple):

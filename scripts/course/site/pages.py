@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 
 from course.lesson import Lesson, demand, headings, tags
 from course.machine import processor
+from course.rooms import lexer
 from course.site import errors, front
 from course.sources import Course
 
@@ -29,7 +30,6 @@ COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html
 OUTSIDE = re.compile(
     r"\[([^]]*)\]\((?:(?:\.\./(?:README|CONTRIBUTING|CHANGELOG)|guides/\w+)\.md|[\w./-]+\.json)[^)]*\)"
 )
-LANGUAGES = {".py": "ipython3", ".cpp": "cpp", ".h": "cpp", ".sh": "bash"}  # the lexer of a file
 WHOLE = 15  # lines of a solved cell that is shown whole
 AROUND = 2  # lines around a change in a longer one
 
@@ -82,7 +82,7 @@ def listing(stub: str, solved: str, file: str) -> str:
     before = stub.splitlines()
     after = solved.splitlines()
     blocks = []
-    language = LANGUAGES.get(Path(file).suffix, "text") if file else "ipython3"
+    language = lexer(file) if file else "ipython3"
     for first, last, fresh in hunks(before, after):
         lines = after[first:last]
         shift = -first

@@ -1,4 +1,4 @@
-"""What the speed-run is measured on, and where its results are kept. For speedrun.py."""
+"""What the speed-run is measured on, and where its results are kept."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Trainings for speedrun.py: each is kept in a file as soon as it is over.
+"""Trainings for the speed-run: each is kept in a file as soon as it is over.
 
 So a campaign that was stopped goes on with the training that is missing.
 """

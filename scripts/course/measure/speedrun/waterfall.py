@@ -1,4 +1,4 @@
-"""The candidates of the speed-run, and the rule by which they stay. For speedrun.py."""
+"""The candidates of the speed-run, and the rule by which they stay."""
 
 import math
 import random

@@ -5,23 +5,18 @@ The message of `%%writefile`, such as "Writing figures.py", is left out: the cel
 
 import re
 from html import escape
-from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 from course.lesson import file_of
+from course.rooms import lexer
 from course.site.extensions.wording import both
 
 LINES = 20  # of an output that are shown unfolded
 WROTE = re.compile(r"(?:Writing|Overwriting) \S+")
 CLOSED = "tag_fold"
-LANGUAGES = {
-    ".cpp": "cpp",
-    ".h": "cpp",
-    ".sh": "bash",
-}  # in site_pages, too: that is not on our path
 
 
 def is_cell(node: nodes.Node) -> bool:
@@ -80,7 +75,7 @@ class NameLanguages(SphinxTransform):
         for cell in list(self.document.findall(is_cell)):
             name = written(cell)
             if name and not name.endswith(".py"):
-                language = LANGUAGES.get(Path(name).suffix, "text")
+                language = lexer(name)
                 for block in cell.findall(nodes.literal_block):
                     block["language"] = language
 

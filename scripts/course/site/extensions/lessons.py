@@ -64,7 +64,7 @@ def results(
 
 
 class PlaceCells(SphinxTransform):
-    """Give each code cell an id to link to: its tag `id-…`, which site_pages wrote."""
+    """Give each code cell an id to link to: its tag `id-…`, which pages.py wrote."""
 
     default_priority = 702
 
