@@ -6,6 +6,7 @@ launches are made before the first test, two at a time, and the tests read what 
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ranks import PROGRAMS, SEVERAL, Launch, launch_all
 import batchnorm
 import cifar10
 import ddp
+import pretend
 import scaffold
 import shapes
 import single
@@ -250,6 +252,18 @@ def test_ddp_trains_one_model(launches, monkeypatch):
         assert report["correct"] == scores["correct"]
         assert report["count"] == 101
         assert report["test_loss"] == pytest.approx(scores["test_loss"], abs=1e-5)
+
+
+def test_what_stops_the_exercise_on_a_second_machine_is_told(tmp_path, monkeypatch):
+    """Whatever convert.py has done before, and whichever was imported before."""
+    lines = ["def main():", "    scaffold.save({})", "    raise ValueError('only two ranks')"]
+    (tmp_path / "convert.py").write_text("\n".join(["import scaffold", *lines]))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "convert", None)
+    monkeypatch.setattr(scaffold, "write", scaffold.write)
+    monkeypatch.setattr(scaffold, "saved", ["of an earlier run"])
+    ran = pretend.run_convert(2)
+    assert ran == {"batches": [], "error": "ValueError: only two ranks", "saved": [[]]}
 
 
 def test_the_converted_script_on_four_ranks_is_one_process_on_whole_batches(launches):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from course import rooms
+from course.languages import is_chinese
 from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,16 @@ def test_messages_of_gpus_and_of_waiting_are_in_the_tables_of_errors():
     assert "`Duplicate GPU detected`" in quoted
     assert "`but found tensor on cuda`" in quoted
     assert f"`{WATCHED}`" in quoted
+
+
+@pytest.mark.quick
+def test_no_line_of_a_cell_changes_its_language_within_a_part():
+    """What stands between two ` · ` is one part to the site, however many lines it has."""
+    for row in ROWS:
+        for part in " · ".join(row).split(" · "):
+            lines = re.sub("<!-- .*? -->|`[^`]*`", "", part).split("<br>")
+            kinds = {is_chinese(line) for line in lines} - {None}
+            assert len(kinds) < 2, f"two languages without a ` · ` between them: {part}"
 
 
 def raised(action: Callable[[], object]) -> str:
