@@ -99,8 +99,8 @@ def point_out(lesson: Lesson) -> None:
             if not cell.is_code:
                 cell.source = POINTER.sub("", cell.source)
                 above = cell
-            elif cell.file:
-                if cell.regions and above:
+            elif cell.files:
+                if cell.file and cell.regions and above:
                     later = "" if section.exercise else asking(sections[number:], cell.file)
                     above.source += pointer(cell, later)
                 above = None
