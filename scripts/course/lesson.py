@@ -26,7 +26,7 @@ KINDS = "|".join(kind.removeprefix(".") for kind in rooms.KINDS)
 WRITE = re.compile(rf"%%writefile (\w+\.(?:{KINDS})|[\w-]+\.json)$", re.MULTILINE)
 NAMES = re.compile(r"%%writefile (?:\S+ )+\S+")  # in a source: they come in one folded cell
 # How that cell is built. Written so, each file is byte for byte what `%%writefile` makes of it.
-HEAD = "%%bash -e\n# Files that this notebook imports. You can go on without reading them."
+HEAD = "%%bash -e\n# Files that this notebook uses. You can go on without reading them."
 END = "END"
 CAT = re.compile(rf"^cat > (\S+) <<'{END}'\n(.*?)\n{END}$", re.MULTILINE | re.DOTALL)
 # A region in a program or a cell; in C++ the marks stand behind // instead of #.
