@@ -139,7 +139,8 @@ def check_launches(programs: Iterable[str], lesson: Lesson) -> None:
         session.run(cell)
         place = cell.place
     told = "\n".join(cell.source for cell in lesson.cells if not cell.files)
-    for name in imported.files if imported else ():
+    shared_files = imported.files if imported else {}
+    for name in shared_files:
         remedy = f"{name} is launched: write it in a cell of its own, ahead of its launch."
         demand(name not in session.started, imported.place, remedy)
         used = name in session.used or name in told

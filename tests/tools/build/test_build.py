@@ -90,7 +90,8 @@ def test_every_cell_and_program_compiles(course: Small, solved: bool):
         for path in read.sources:
             for cell in read.lesson(path, solved).code:
                 programs = [text for name, text in cell.files.items() if name.endswith(".py")]
-                for text in programs if cell.files else [transform(cell.source)]:
+                texts = programs if cell.files else [transform(cell.source)]
+                for text in texts:
                     compile(text, cell.place, "exec")
 
 
