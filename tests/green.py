@@ -24,7 +24,7 @@ import pytest
 from course import rooms, same
 from course.build.python import imports
 from course.files import write
-from course.lesson import SOLUTION, WRITE
+from course.lesson import SOLUTION, files_of
 from course.machine import processor
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,12 +72,12 @@ def surroundings() -> str:
 
 def cell(source: str) -> str:
     """What of a cell runs; of one that writes a program, that program's statements."""
-    first, _, program = source.partition("\n")
     if SOLUTION.search(source):  # its marks are comments, and tests use what is between them
         return source
-    if WRITE.match(first) and first.endswith(".py"):
-        return f"{first}\n{same.code(program)}"
-    return same.cell(source)
+    rows = []
+    for name, text in files_of(source).items():
+        rows.append(f"{name}\n{same.code(text) if name.endswith('.py') else text}")
+    return "\n".join(rows) or same.cell(source)
 
 
 def notebook(path: Path) -> list:

@@ -2,7 +2,8 @@
 
 What its cells are is said in Markdown, `notebooks/src/06_ddp.md`, by tags and marks:
 `# BEGIN SOLUTION … # STUB line … # END SOLUTION` is an exercise, `# BEGIN LIVE …` one of the
-workshop alone; a cell `%%writefile NAME.py` holds that program. A built notebook is read alike.
+workshop alone; a cell `%%writefile NAME.py` holds that program, `%%writefile ONE.py TWO.py` several
+that are only imported. A built notebook is read alike.
 """
 
 import re
@@ -23,6 +24,11 @@ from course.launches import Launch, launch_of
 KINDS = "|".join(kind.removeprefix(".") for kind in rooms.KINDS)
 # A file of a room, or a reference run of assets/, whose numbers a lesson draws.
 WRITE = re.compile(rf"%%writefile (\w+\.(?:{KINDS})|[\w-]+\.json)$", re.MULTILINE)
+NAMES = re.compile(r"%%writefile (?:\S+ )+\S+")  # in a source: they come in one folded cell
+# How that cell is built. Written so, each file is byte for byte what `%%writefile` makes of it.
+HEAD = "%%bash -e\n# Files that this notebook uses. You can go on without reading them."
+END = "END"
+CAT = re.compile(rf"^cat > (\S+) <<'{END}'\n(.*?)\n{END}$", re.MULTILINE | re.DOTALL)
 # A region in a program or a cell; in C++ the marks stand behind // instead of #.
 SOLUTION = re.compile(
     r"^ *(?P<mark>#|//) BEGIN (?P<kind>SOLUTION|LIVE)\n"
@@ -59,9 +65,25 @@ def tags(node: dict) -> list[str]:
 
 
 def file_of(source: str) -> str:
-    """The name of the file that a code cell writes, as "ddp.py"; "" if it writes none."""
+    """The name of the one file that a code cell writes, as "ddp.py"; "" of any other cell."""
     match = WRITE.match(source)
     return match[1] if match else ""
+
+
+def bundle(files: dict[str, str]) -> str:
+    """One cell that writes several files."""
+    parts = [f"cat > {name} <<'{END}'\n{text}\n{END}" for name, text in files.items()]
+    return "\n\n".join([HEAD, *parts])
+
+
+def files_of(source: str) -> dict[str, str]:
+    """The files that a code cell writes, by name. In a source their texts are still empty."""
+    name = file_of(source)
+    if name:
+        return {name: source.partition("\n")[2]}
+    if source.startswith(HEAD):
+        return dict(CAT.findall(source))
+    return dict.fromkeys(source.split()[1:], "") if NAMES.fullmatch(source) else {}
 
 
 class Opening(NamedTuple):
@@ -144,12 +166,17 @@ class Cell:
 
     @property
     def file(self) -> str:
-        """The name of the file that it writes; "" if it writes none."""
+        """The name of the one file that it writes; "" of any other cell."""
         return file_of(self.source) if self.is_code else ""
 
     @property
+    def files(self) -> dict[str, str]:
+        """The files that it writes, by name."""
+        return files_of(self.source) if self.is_code else {}
+
+    @property
     def text(self) -> str:
-        """What it writes into its file."""
+        """What it writes into its one file."""
         return self.source.partition("\n")[2]
 
     @property
@@ -161,7 +188,7 @@ class Cell:
     def is_check(self) -> bool:
         """Whether it judges an exercise in print."""
         judges = self.is_code and NOT_YET in self.source and "print(" in self.source
-        return judges and not self.file
+        return judges and not self.files
 
     @property
     def check(self) -> str:
@@ -238,7 +265,7 @@ class Lesson:
     @property
     def files(self) -> dict[str, str]:
         """The files that it writes, by name."""
-        return {cell.file: cell.text for cell in self.code if cell.file}
+        return {name: text for cell in self.code for name, text in cell.files.items()}
 
     @property
     def launches(self) -> list[Launch]:

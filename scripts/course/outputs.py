@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 from course import same
-from course.lesson import WRITE, Lesson, about, demand, file_of, tags
+from course.lesson import WRITE, Lesson, about, demand, file_of, files_of, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 COLOURS = 64
@@ -83,6 +83,14 @@ def everything_printed(cells: list[NotebookNode]) -> str:
     return "\n".join(texts)
 
 
+def parts(cell: NotebookNode) -> dict[str, NotebookNode]:
+    """For each file that a cell writes, a cell that writes it alone."""
+    made = {}
+    for name, text in files_of(cell.source).items():
+        made[name] = NotebookNode(cell | {"source": f"%%writefile {name}\n{text}"})
+    return made
+
+
 class Run(NamedTuple):
     """A cell that ran, and the cells that had written the files that were there then."""
 
@@ -95,10 +103,10 @@ def history(cells: list[NotebookNode]) -> tuple[list[Run], dict[str, list[Notebo
     ran = []
     writers: dict[str, list[NotebookNode]] = {}
     for cell in cells:
-        name = file_of(cell.source)
-        if name:
-            writers.setdefault(name, []).append(cell)
-        else:
+        written = parts(cell)
+        for name, part in written.items():
+            writers.setdefault(name, []).append(part)
+        if not written:
             ran.append(Run(cell, {each: own[-1] for each, own in writers.items()}))
     return ran, writers
 
@@ -120,18 +128,19 @@ def keep_outputs(
     kept: list[NotebookNode] = []
     excused = False
     for after in [cell for cell in new.cells if cell.cell_type == "code"]:
-        name = file_of(after.source)
-        there: dict[str, NotebookNode] = {}
-        if name:
-            files[name] = after
-            if not writers.get(name):  # a file that is new changes nothing before it
+        written = parts(after)
+        files |= written
+        if written:
+            known = [name for name in written if writers.get(name)]
+            if not known:  # files that are new change nothing before them
                 continue
-            before = writers[name].pop(0)
+            pairs = [(writers[name].pop(0), written[name]) for name in known]
+            before = pairs[0][0] if file_of(after.source) else ran_quietly(pairs)
         else:
             before, there = ran.pop(0) if ran else Run(new_code_cell(), {})
             if not there.keys() <= files.keys():
                 break
-        pairs = [(before, after), *((there[each], files[each]) for each in there)]
+            pairs = [(before, after), *((there[each], files[each]) for each in there)]
         differ = [now for then, now in pairs if not alike(then.source, now.source, printed)]
         if any(inert.name != (file_of(each.source) or each.id) for each in differ):
             break
@@ -148,6 +157,11 @@ def keep_outputs(
             outputs["inert"] = "; ".join(dict.fromkeys(filter(None, reasons)))
         new.metadata.course["outputs"] = outputs
     return len(kept)
+
+
+def ran_quietly(pairs: list[tuple[NotebookNode, NotebookNode]]) -> NotebookNode:
+    """A cell that has run if those that wrote its files have, and says nothing."""
+    return new_code_cell(execution_count=pairs[0][0].execution_count)
 
 
 def take_over(before: NotebookNode, after: NotebookNode) -> None:

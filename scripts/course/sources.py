@@ -12,7 +12,18 @@ from nbformat import NotebookNode
 from course import listed, rooms
 from course.filled import with_numbers
 from course.languages import check_languages
-from course.lesson import WRITE, Cell, Lesson, Opening, demand, identify, solve, tags
+from course.lesson import (
+    END,
+    Cell,
+    Lesson,
+    Opening,
+    bundle,
+    demand,
+    files_of,
+    identify,
+    solve,
+    tags,
+)
 
 CELL_LINES = 12
 CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
@@ -134,13 +145,19 @@ class Course:
     def code(self, text: str, solved: bool, place: str) -> str:
         """A code cell; one that begins with `%%writefile` gets its program."""
         if text.startswith("%%writefile"):
-            match = WRITE.fullmatch(text)
+            names = list(files_of(text)) if "\n" not in text else []
             kinds = f"NAME{', '.join(rooms.KINDS)}"
             remedy = (
                 f"`%%writefile {kinds}` and nothing else: what it writes is in scripts/lessons."
             )
-            demand(match, place, remedy)
-            return f"{text}\n{self.program(match[1], solved, place)}"
+            demand(names, place, remedy)
+            texts = {name: self.program(name, solved, place) for name in names}
+            if len(texts) == 1:
+                return f"{text}\n{texts[names[0]]}"
+            for name, content in texts.items():
+                remedy = f"{name} has a line {END}, which ends a file in this cell: change it."
+                demand(END not in content.splitlines(), place, remedy)
+            return bundle(texts)
         built = solve(text, solved, place)
         lines = len(built.splitlines())
         remedy = f"a cell has {CELL_LINES} lines at most, or it is a program."

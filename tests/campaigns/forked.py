@@ -21,6 +21,8 @@ from pathlib import Path
 
 import nbformat
 
+from course.lesson import Lesson
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 # Appended to devices.py, which nearly all programs import; not where it is the program.
@@ -50,9 +52,10 @@ def leaves(value: object, place: str = "") -> dict[str, object]:
 def watched(path: Path, work: Path) -> Path:
     """The notebook with a devices.py that tells what each rank computes; `work` gets it."""
     notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.source.startswith("%%writefile devices.py"):
-            cell.source += WATCH
+    for cell in Lesson.of(notebook).code:
+        if "devices.py" in cell.files:
+            text = cell.files["devices.py"]
+            cell.source = cell.source.replace(text, text + WATCH)
     target = work / path.name
     nbformat.write(notebook, target)
     return target

@@ -192,11 +192,12 @@ def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, s
     quick = about(course.sources[path]).get("quick", {})
     cells = []
     for cell in course.lesson(path, solved=True).own.code:
-        if cell.file:
-            text = f"{cell.text}\n"
-            changed = cell.file == mutant.program and not whole
-            (folder / cell.file).write_text(broken(text, mutant) if changed else text)
-        elif "parameters" in cell.tags:
+        for name, text in cell.files.items():
+            changed = name == mutant.program and not whole
+            (folder / name).write_text(broken(f"{text}\n", mutant) if changed else f"{text}\n")
+        if cell.files:
+            continue
+        if "parameters" in cell.tags:
             cells.append(with_parameters(cell.source, quick))
         elif "hand-in" not in cell.tags:  # which the build completes
             cells.append(cell.source)
@@ -328,7 +329,8 @@ def fingerprint(lesson: str) -> str:
     the programs that only watch, unless a mutant changes them.
     """
     source = the_course().sources[ROOT / "notebooks" / "src" / f"{lesson}.md"]
-    cells = [same.cell(cell.source) for cell in source.cells if cell.cell_type == "code"]
+    lesson_cells = Lesson.of(source).code
+    cells = [same.cell(cell.source) for cell in lesson_cells if not cell.files]
     programs = ROOT / "scripts" / "lessons"
     paths = [programs / "common" / name for name in Lesson.of(source).files]
     paths += (programs / lesson).glob("*")  # a new lesson has no room yet

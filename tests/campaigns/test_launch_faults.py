@@ -127,7 +127,7 @@ def write(fault: Fault, folder: Path) -> Path:
         launched = torchrun(cell)
         if cell.file == f"{name}.py":
             cell.source = broken(source, name, kind)
-        if cell.file or "from launch import" in source or "parameters" in cell.tags:
+        if cell.files or "from launch import" in source or "parameters" in cell.tags:
             cells.append(cell.node)
         elif launched == name:
             waiting = cell.node
@@ -242,6 +242,6 @@ def test_two_lessons_are_drawn_and_each_can_be() -> None:
 def test_no_cell_reads_a_launch_that_is_left_out(tmp_path: Path) -> None:
     for fault in matrix():
         *prepared, _, _ = Lesson.at(write(fault, tmp_path)).code
-        written = [cell for cell in prepared if not cell.file]
+        written = [cell for cell in prepared if not cell.files]
         reads = [cell.source for cell in written if READS.search(cell.source)]
         assert not reads, f"{fault.path.stem}, {fault.name}: {reads}"

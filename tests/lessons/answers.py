@@ -55,8 +55,7 @@ class Cell(NamedTuple):
     written: str
     solved: str
     tags: list[str]
-    file: str  # that it writes, or ""
-    text: str  # of that file
+    files: dict[str, str]  # that it writes, by name
 
 
 class Trial(NamedTuple):
@@ -101,7 +100,7 @@ def cells(lesson: str) -> list[Cell]:
     for section in COURSE.lesson(path, solved=True).own.sections:
         exercise = f"Exercise {section.exercise}" if section.exercise else ""
         for cell in section.code:
-            own = [cell.tags, cell.file, cell.text]
+            own = [cell.tags, cell.files]
             if "parameters" in cell.tags:
                 made.append(Cell(exercise, "", "\n".join([cell.source, *small]), *own))
             else:
@@ -151,7 +150,7 @@ def earlier(them: list[Cell], program: str) -> list[Cell]:
     launched = []
     for cell in them:
         launch = launch_of(cell.solved)
-        if cell.file == program:
+        if program in cell.files:
             written.append(cell)
         if launch and launch.program == program:
             launched.append(cell)
@@ -163,7 +162,7 @@ def answer_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
     trials = []
     for name, numbers in exercises(them).items():
         part = [them[number] for number in numbers]
-        names = [cell.file for cell in part if cell.file]
+        names = [name for cell in part for name in cell.files]
         named = {row["program"] for row in rows if row["exercise"] == name and "program" in row}
         for program in sorted(named - set(names)):
             part = earlier(them[: numbers.start], program) + part
@@ -180,9 +179,9 @@ def answer_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
             chosen = []
             left = list(codes)
             for cell in part:
-                if programs and cell.file == programs[0]:
-                    files[cell.file] = with_answer(held[cell.file], codes) + "\n"
-                elif cell.file:
+                if programs and programs[0] in cell.files:
+                    files[programs[0]] = with_answer(held[programs[0]], codes) + "\n"
+                elif cell.files:
                     continue
                 elif not programs and SOLUTION.search(cell.written):
                     count = len(SOLUTION.findall(cell.written))
@@ -218,7 +217,7 @@ def trials(lesson: str) -> list[Trial]:
 def plan(lesson: str, made: list[Trial], folder: Path) -> tuple[list, list[Trial]]:
     """The steps for the runner, and the trials in the order in which it makes them."""
     them = cells(lesson)
-    runnable = ["" if cell.file else cell.solved for cell in them]
+    runnable = ["" if cell.files else cell.solved for cell in them]
     needed: set[int] = set()
     for trial in made:
         wanted = Wanted()
@@ -245,8 +244,8 @@ def plan(lesson: str, made: list[Trial], folder: Path) -> tuple[list, list[Trial
 
 def write_programs(lesson: str, folder: Path) -> None:
     for cell in cells(lesson):
-        if cell.file:
-            (folder / cell.file).write_text(f"{cell.text}\n")
+        for name, text in cell.files.items():
+            (folder / name).write_text(f"{text}\n")
 
 
 def judged(made: list[Trial], outcomes: list[dict]) -> dict[str, str]:

@@ -14,7 +14,7 @@ def made_of(lesson: str) -> list:
     """What decides how a lesson's answers are judged: its cells, its programs, the answers."""
     them = answers.cells(lesson)
     ran = [[green.cell(each.written), green.cell(each.solved), each.tags] for each in them]
-    held = [answers.COURSE.programs.get(each.file) for each in them if each.file]
+    held = [answers.COURSE.programs.get(name) for each in them for name in each.files]
     programs = [green.cell(path.read_text()) for path in held if path]
     judge = green.runs(answers.ROOT / "tests" / "lessons" / "answers.py")
     return [ran, programs, list(answers.exercises(them)), answers.data(lesson), judge]

@@ -88,10 +88,13 @@ def words_of(text: str) -> frozenset[str]:
 
 def cell_words(cell: Cell) -> set[str]:
     """The names of a code cell, or of the program in it, and the options of a launch."""
-    plain = cell.file and not cell.file.endswith(".py")
-    if plain or cell.source.startswith("!"):
+    if cell.source.startswith("!"):
         return set(re.findall(r"--[\w-]+|\w+", cell.source))
-    return set(words_of(cell.text if cell.file else cell.source))
+    names: set[str] = set()
+    for file, text in (cell.files or {".py": cell.source}).items():
+        python = file.endswith(".py")
+        names |= words_of(text) if python else set(re.findall(r"--[\w-]+|\w+", text))
+    return names
 
 
 @cache

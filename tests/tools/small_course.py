@@ -30,16 +30,16 @@ Afterwards you can count.
 
 學完之後，你會數數。
 
+```python tags=["fold", "workshop"]
+%%writefile launch.py
+```
+
 ```python tags=["parameters"]
 from shutil import which
 
 GPU = which("nvidia-smi") is not None
 STEPS = 3 if GPU else 2
 UNUSED = 1
-```
-
-```python tags=["fold", "workshop"]
-%%writefile launch.py
 ```
 
 ```python tags=["workshop"]
@@ -116,6 +116,10 @@ Again, with another program.
 換一支程式再來一次。
 <!-- #endregion -->
 
+```python tags=["fold"]
+%%writefile launch.py tools.py
+```
+
 ```python tags=["parameters"]
 SIZE, (FIRST, *REST) = 8, (1, 2, 3)
 RATE: float = 0.1  # learning rate
@@ -123,15 +127,7 @@ RATE *= 2
 STEPS = 99
 ```
 
-```python tags=["fold", "workshop"]
-%%writefile launch.py
-```
-
 ### Exercise 1 · 練習 1
-
-```python tags=["fold", "workshop"]
-%%writefile tools.py
-```
 
 ```python
 from launch import failure

@@ -1,12 +1,20 @@
 """The object `Lesson`: what it makes of headings, cells, exercises and checks."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from course.lesson import Cell, Lesson, headings
+from course import ROOT, rooms
+from course.build.lessons import MISSING
+from course.lesson import Cell, Lesson, bundle, headings
 
 pytestmark = pytest.mark.quick
 
+KERNEL = ROOT / "tests" / "programs" / "kernel_cells.py"
 CHECK = 'print("✓" if x == 2 else "✗ not yet")'
 REGION = "# BEGIN SOLUTION\nx = 2\n# STUB x = 0\n# END SOLUTION\n"
 PROSE = """# 01 · First · 第一課
@@ -84,6 +92,56 @@ def test_files_launches_and_the_cells_of_the_class() -> None:
     assert (launch.name, launch.ranks, launch.settings) == ("ddp", "4", ("NCCL_DEBUG=INFO",))
     assert len(whole.own.cells) == len(whole.cells) - 1
     assert [cell.source for cell in whole.tagged("class")] == ["between = 1"]
+
+
+def test_one_cell_writes_several_files_and_knows_them() -> None:
+    files = {"a.py": "x = 1\n\n# $HOME `ls` \\n", "b.json": "{}"}
+    cell = code(bundle(files), "fold")
+    assert cell.files == files
+    assert (cell.file, cell.launch, cell.is_check) == ("", None, False)
+    assert code(bundle(files | {"a.py": CHECK})).is_check is False
+    assert code("%%writefile a.py b.json").files == {"a.py": "", "b.json": ""}
+    assert code("%%bash\nls").files == {}
+
+
+def test_a_kernel_writes_them_byte_for_byte_and_without_bash_the_import_says_so(tmp_path) -> None:
+    there = {path.name: path.read_text().rstrip("\n") for path in rooms.files()}
+    cells = [bundle(there), "from launch import result" + MISSING]
+    for folder, path in (("with", os.environ["PATH"]), ("without", str(tmp_path / "nothing"))):
+        place = tmp_path / folder
+        place.mkdir()
+        done = subprocess.run(
+            [sys.executable, KERNEL],
+            cwd=place,
+            env=os.environ | {"PATH": path},
+            input=json.dumps(cells),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        (_, said), (imported, _) = json.loads(done.stdout.splitlines()[-1])
+        if folder == "with":
+            assert imported == "ok"
+            assert {each.name: each.read_text() for each in place.glob("*.*")} == {
+                name: f"{text}\n" for name, text in there.items()
+            }
+        else:
+            assert imported.startswith("ModuleNotFoundError: No module named 'launch'")
+            assert "bash" in said
+
+
+def test_a_file_that_cannot_be_written_stops_the_cell(tmp_path) -> None:
+    (tmp_path / "a.py").mkdir()
+    done = subprocess.run(
+        [sys.executable, KERNEL],
+        cwd=tmp_path,
+        input=json.dumps([bundle({"a.py": "x", "b.py": "y"})]),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    [(ending, _)] = json.loads(done.stdout.splitlines()[-1])
+    assert ending.startswith("CalledProcessError") and not (tmp_path / "b.py").exists()
 
 
 def test_a_title_is_found_by_its_english_alone() -> None:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from course import ROOT, listed, rooms
-from course.build.lessons import check_lessons, fill_hand_in, point_out
+from course.build.lessons import check_lessons, explain, fill_hand_in, point_out
 from course.build.pages import Errors, add_head, fill_errors, filled_page, filled_tables
 from course.build.programs import check_needs, check_programs, check_rooms
 from course.build.session import check_launches
@@ -42,6 +42,7 @@ def read(course: Course, solved: bool) -> dict[Path, Lesson]:
         check_launches(course.programs, lesson.own)
         point_out(lesson.own)
         fill_hand_in(lesson.own, path.stem)
+        explain(lesson.own)
     return lessons
 
 

@@ -15,6 +15,8 @@ from course.sources import Course
 
 LEAST = 2  # exercises
 CALL = "handin.line()"
+IMPORTS = "from launch import"
+MISSING = "  # not there? First run the folded cell above: it needs bash"
 POINTER = re.compile(
     r"\n\n(?:Your code goes into|First run) the cell below.*"
     r"\n\n(?:請寫在|先照原樣執行)下面這一格.*\Z"
@@ -27,9 +29,10 @@ POINTER = re.compile(
 def check_quick(course: Course, path: Path) -> None:
     """Each small parameter that tests use takes the place of one of the parameters cell."""
     place = course.name(path)
-    known: set[str] = set()
-    for cell in Lesson.of(course.sources[path]).tagged("parameters"):
-        known |= names(parsed(cell.source, place), defined=True)
+    tagged = Lesson.of(course.sources[path]).tagged("parameters")
+    remedy = "papermill takes the first: write one cell tagged `parameters`."
+    demand(len(tagged) == 1, place, f"{len(tagged)} cells are tagged `parameters`; {remedy}")
+    known = names(parsed(tagged[0].source, place), defined=True)
     quick = about(course.sources[path]).get("quick", {})
     unknown = ", ".join(name for name in quick if name not in known)
     demand(not unknown, place, f"`quick` names {unknown}, which the parameters cell does not set.")
@@ -99,8 +102,8 @@ def point_out(lesson: Lesson) -> None:
             if not cell.is_code:
                 cell.source = POINTER.sub("", cell.source)
                 above = cell
-            elif cell.file:
-                if cell.regions and above:
+            elif cell.files:
+                if cell.file and cell.regions and above:
                     later = "" if section.exercise else asking(sections[number:], cell.file)
                     above.source += pointer(cell, later)
                 above = None
@@ -113,6 +116,17 @@ def asking(sections: list[Section], program: str) -> str:
     exercises = [section for section in sections if section.exercise]
     naming = [each for each in exercises if any(program in cell.source for cell in each.cells)]
     return next((each.exercise for each in [*naming, *exercises]), "")
+
+
+# ---- what a notebook imports
+
+
+def explain(lesson: Lesson) -> None:
+    """Where a lesson first imports launch.py, say what helps if it is not there."""
+    for cell in lesson.code:
+        if IMPORTS in cell.source and not cell.files:
+            cell.source = re.sub(rf"^({IMPORTS} .*)$", rf"\1{MISSING}", cell.source, flags=re.M)
+            return
 
 
 # ---- what to hand in

@@ -34,13 +34,15 @@ class Session:
         self.launched: set[str] = set()
         self.unread: Launch | None = None
         self.beside: dict[str, Launch] = {}  # still going on: name in the notebook → launch
+        self.started: set[str] = set()  # files that a command names
+        self.used: set[str] = set()  # these, what cells import, and all on which both rest
 
     def run(self, cell: Cell) -> None:
         """Check one code cell, and note what it leaves behind."""
         place = cell.place
-        if cell.file:
+        if cell.files:
             self.read(set(), place)
-            self.written[cell.file] = cell.text
+            self.written |= cell.files
             return
         tree = parsed(cell.source, place)
         self.read(read_by(tree), place)
@@ -78,7 +80,9 @@ class Session:
 
     def needs(self, launch: Launch, place: str) -> None:
         """What is launched is there, and can be."""
-        self.require({launch.program} | (self.programs & set(launch.words)), place)
+        named = {launch.program} | (self.programs & set(launch.words))
+        self.require(named, place)
+        self.started |= named
         self.launched.add(launch.name)
         if launch.program.endswith(".py"):
             self.check_main(launch, place)
@@ -112,15 +116,39 @@ class Session:
             demand(name in self.written, place, f"it needs {name}, which no cell before writes.")
             more = rests_on(name, self.written[name], self.programs)
             needed += sorted(more - set(needed))
+        self.used |= set(needed)
+
+
+def shared(lesson: Lesson) -> Cell | None:
+    """The folded cell of all files that a notebook only imports, its first code cell."""
+    first = lesson.code[0] if lesson.code else None
+    for cell in lesson.code:
+        several = len(cell.files) > 1
+        remedy = "files that are only imported come in one cell, the first of all code cells."
+        demand(not several or cell is first, cell.place, remedy)
+    folded = first and first.files and "fold" in first.tags
+    return first if folded else None
 
 
 def check_launches(programs: Iterable[str], lesson: Lesson) -> None:
     """Refuse a notebook in which a launch, an import or a reading cell lacks what it rests on."""
     session = Session(programs)
     place = ""
+    imported = shared(lesson)
     for cell in lesson.code:
         session.run(cell)
         place = cell.place
+    told = "\n".join(cell.source for cell in lesson.cells if not cell.files)
+    shared_files = imported.files if imported else {}
+    for name in shared_files:
+        remedy = f"{name} is launched: write it in a cell of its own, ahead of its launch."
+        demand(name not in session.started, imported.place, remedy)
+        used = name in session.used or name in told
+        demand(used, imported.place, f"nobody uses {name}: leave it out.")
+    for cell in lesson.code:
+        alone = "fold" in cell.tags and cell.file in session.programs and cell is not imported
+        remedy = f"{cell.file} is only imported: name it in the first code cell."
+        demand(not alone or cell.file in session.started, cell.place, remedy)
     if session.unread:
         demand(False, place, f'no cell reads this launch: add `result("{session.unread.name}")`.')
     for name, launch in session.beside.items():

@@ -16,9 +16,9 @@ from nbformat.v4 import new_code_cell
 from ruff.__main__ import find_ruff_bin
 
 from course.build.lessons import fill_hand_in, point_out
-from course.build.python import names
-from course.build.session import check_launches
-from course.lesson import Cell, Lesson, about, demand
+from course.build.python import imports, names, parsed
+from course.build.session import check_launches, rests_on, shared
+from course.lesson import Cell, Lesson, about, bundle, demand
 from course.outputs import notebook
 from course.sources import HIDDEN, Course
 
@@ -39,9 +39,12 @@ def twin(cell: Cell) -> Cell:
 
 
 def chosen(lesson: Lesson) -> list[Cell]:
-    """The cells of a lesson that the workshop has, too, without the parameters."""
+    """The cells of a lesson that the workshop has, too: without parameters, and without files
+    that are only imported.
+    """
     tagged = [cell for cell in lesson.cells if TAGS & set(cell.tags)]
-    return [twin(cell) for cell in tagged if "parameters" not in cell.tags]
+    left_out = [*lesson.tagged("parameters"), shared(lesson)]
+    return [twin(cell) for cell in tagged if cell not in left_out]
 
 
 def turn(lesson: str, cell: Cell) -> tuple[str, bool]:
@@ -108,6 +111,42 @@ def needed(parameters: str, used: set[str]) -> list[ast.stmt]:
     return kept
 
 
+def imported_by(lesson: Lesson) -> list[str]:
+    """The files that a lesson only imports."""
+    cell = shared(lesson)
+    return list(cell.files) if cell else []
+
+
+def imported(course: Course, lessons: dict[Path, Lesson], cells: list[Cell]) -> list[Cell]:
+    """The folded cell of all files that these cells import, or their programs do. What a lesson
+    imports and the class launches has a cell of its own.
+    """
+    written = {name for cell in cells for name in cell.files}
+    wanted = set(written)
+    for cell in cells:
+        if cell.is_code and not cell.files:
+            wanted |= {f"{module}.py" for module in imports(parsed(cell.source, cell.place))}
+    programs = frozenset(course.programs)
+    needed = sorted(wanted & programs)
+    for name in needed:  # grows while we walk: programs import programs
+        more = rests_on(name, course.program(name, True, "workshop"), programs)
+        needed += sorted(more - set(needed))
+
+    offered = [name for lesson in lessons.values() for name in imported_by(lesson)]
+    lacking = [name for name in dict.fromkeys(offered) if name in set(needed) - written]
+    texts = {name: course.program(name, True, "workshop") for name in lacking}
+    launched = {cell.launch.program for cell in cells if cell.launch}
+    alone = {name: texts.pop(name) for name in lacking if name in launched}
+    sources = {"files": bundle(texts)} if texts else {}
+    sources |= {Path(name).stem: f"%%writefile {name}\n{text}" for name, text in alone.items()}
+    metadata = {"tags": ["fold", "workshop"], **HIDDEN}
+    made = []
+    for name, source in sources.items():
+        node = new_code_cell(source, id=f"workshop-{name}", metadata=dict(metadata))
+        made.append(Cell(node, "workshop"))
+    return made
+
+
 class Parameters:
     """The parameters that the workshop's cells use, each once, and their values for a quick run."""
 
@@ -166,7 +205,7 @@ def workshop(course: Course, lessons: dict[Path, Lesson], solved: bool) -> Noteb
     # The parameters come first among the code.
     is_code = [cell.is_code for cell in cells]
     first = is_code.index(True) if True in is_code else len(cells)
-    cells.insert(first, parameters.cell())
+    cells[first:first] = [*imported(course, lessons, cells), parameters.cell()]
     whole = Lesson(with_ways_back(course, cells))
     check_launches(course.programs, whole)
     point_out(whole)

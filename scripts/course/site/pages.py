@@ -7,6 +7,7 @@ folded. Links to cells become links to labels, which Sphinx follows from page to
 
 import copy
 import difflib
+import itertools
 import json
 import re
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course.lesson import Lesson, demand, headings, tags
+from course.lesson import Lesson, demand, file_of, files_of, headings, tags
 from course.machine import processor
 from course.rooms import lexer
 from course.site import errors, front
@@ -194,6 +195,20 @@ def machine(notebook: NotebookNode, kept: bool) -> list[NotebookNode]:
     return [nbformat.v4.new_markdown_cell(f"{english}\n\n{chinese}")]
 
 
+def apart(node: NotebookNode) -> list[NotebookNode]:
+    """A cell of its own for each file that a cell writes; they are one fold, and name them."""
+    files = files_of(node.source) if node.cell_type == "code" else {}
+    if file_of(node.source) or not files:
+        return [copy.deepcopy(node)]
+    cells = []
+    for number, (name, text) in enumerate(files.items()):
+        cell = copy.deepcopy(node)
+        cell.source = f"%%writefile {name}\n{text}"
+        cell.id = f"{node.id}-{number}" if number else node.id
+        cells.append(cell)
+    return cells
+
+
 def lesson(path: Path, executed: Path | None = None) -> NotebookNode:
     """One notebook as the site shows it."""
     solved = path.parent.name == "solutions"
@@ -203,8 +218,7 @@ def lesson(path: Path, executed: Path | None = None) -> NotebookNode:
     if twin.exists():
         notebook.cells = with_solutions(notebook, nbformat.read(twin, as_version=4))
     cells = []
-    for original in notebook.cells:
-        cell = copy.deepcopy(original)
+    for cell in itertools.chain.from_iterable(map(apart, notebook.cells)):
         if cell.cell_type == "markdown":
             prose = linked(cell.source, path.stem, solved)
             cell.source = labelled(prose, label(path.stem, cell.id, solved))

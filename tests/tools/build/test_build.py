@@ -89,10 +89,10 @@ def test_every_cell_and_program_compiles(course: Small, solved: bool):
         assert read.sources
         for path in read.sources:
             for cell in read.lesson(path, solved).code:
-                text = transform(cell.source)
-                if cell.file:
-                    text = cell.text if cell.file.endswith(".py") else ""
-                compile(text, cell.place, "exec")
+                programs = [text for name, text in cell.files.items() if name.endswith(".py")]
+                texts = programs if cell.files else [transform(cell.source)]
+                for text in texts:
+                    compile(text, cell.place, "exec")
 
 
 CHANGES = {

@@ -19,10 +19,6 @@ handin.line()
 """
 HANDIN = "scripts/lessons/common/handin.py"
 WRITES = """
-```python tags=["fold"]
-%%writefile handin.py
-```
-
 ```python
 import handin
 ```
@@ -39,6 +35,7 @@ def ending(course: Small) -> Small:
     course[HANDIN] = "def line(name, exercises): ...\n"
     for path in (FIRST, "notebooks/src/02_second.md"):
         course[path] += WRITES + LAST
+        course.replace(path, "%%writefile launch.py", "%%writefile handin.py launch.py")
     course.replace(FIRST, CHECK, REAL)
     return course
 

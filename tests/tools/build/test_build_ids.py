@@ -99,7 +99,7 @@ def test_a_long_heading_makes_no_long_id(course: Small):
     parameters = '```python tags=["parameters"]'
     course.replace(SECOND, parameters, f"{heading}\n\n{parameters}")
     assert course.build() == 0
-    assert ids(course, "02_second")[2] == f"02-{'-'.join(['word'] * 8)}-1"
+    assert ids(course, "02_second")[3] == f"02-{'-'.join(['word'] * 8)}-1"
 
 
 def with_other_words(course: Course, in_class: bool) -> None:

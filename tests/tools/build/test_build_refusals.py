@@ -194,9 +194,30 @@ def place(path: str, message: str) -> str:
     return f"{lesson}, {message}" if message.startswith("cell ") else message
 
 
+IMPORTED = "%%writefile launch.py tools.py"
+FILES = {
+    SECOND: {
+        "launched": (IMPORTED, f"{IMPORTED} beta.py", "beta.py is launched: write it in a cell"),
+        "unused": (IMPORTED, f"{IMPORTED} alpha.py", "nobody uses alpha.py: leave it out"),
+        "not first": (IMPORTED, "1 + 1\n```\n\n```python\n" + IMPORTED, "the first of all code"),
+        "apart": (
+            f"{IMPORTED}\n",
+            '%%writefile launch.py\n```\n\n```python tags=["fold"]\n%%writefile tools.py\n',
+            "tools.py is only imported: name it in the first code cell",
+        ),
+        "two cells of parameters": (
+            "SIZE, (FIRST",
+            'A = 1\n```\n\n```python tags=["parameters"]\nSIZE, (FIRST',
+            "2 cells are tagged `parameters`; papermill takes the first",
+        ),
+    },
+    TOOLBOX: {"end mark": ('"""', '"""\nEND\n', "tools.py has a line END, which ends a file")},
+}
+
+
 CASES = {
     f"{Path(path).name}: {name}": (path, old, new, place(path, message))
-    for group in (LANGUAGES, CELLS, PROGRAMS, LAUNCHES, LESSONS, WORKSHOP, PAGES)
+    for group in (LANGUAGES, CELLS, PROGRAMS, LAUNCHES, LESSONS, WORKSHOP, PAGES, FILES)
     for path, cases in group.items()
     for name, (old, new, message) in cases.items()
 }

@@ -3,6 +3,7 @@
 import pytest
 from small_course import ALPHA, DECK, FIRST, PROGRAM, SECOND, Small, refused
 
+from course.build.lessons import MISSING
 from course.build.programs import length
 
 pytestmark = pytest.mark.quick
@@ -18,9 +19,9 @@ def test_the_workshop_takes_each_program_and_parameter_once_in_lesson_order(cour
     dials = "\n".join(lines)
     firsts = [cell.source.splitlines()[0] for cell in course.notebook("workshop").cells]
     assert firsts == [
+        "%%bash -e",  # launch.py
         "from shutil import which",
-        "%%writefile launch.py",
-        "from launch import failure, result",
+        f"from launch import failure, result{MISSING}",
         "%%writefile tools.py",
         "%%writefile finished_tools.py",  # its exercise is open
         "# Behind? Take away the # in the next line, run this cell, and go on with the launch.",
