@@ -15,8 +15,7 @@ from course.sources import Course
 
 LEAST = 2  # exercises
 CALL = "handin.line()"
-IMPORTS = "from launch import"
-MISSING = "  # not there? First run the folded cell above: it needs bash"
+MISSING = "  # missing? First run the folded cell (it needs bash)"
 POINTER = re.compile(
     r"\n\n(?:Your code goes into|First run) the cell below.*"
     r"\n\n(?:請寫在|先照原樣執行)下面這一格.*\Z"
@@ -122,10 +121,12 @@ def asking(sections: list[Section], program: str) -> str:
 
 
 def explain(lesson: Lesson) -> None:
-    """Where a lesson first imports launch.py, say what helps if it is not there."""
+    """Where a lesson first imports one of its files, say what helps if it is not there."""
+    modules = "|".join(Path(name).stem for name in lesson.files if name.endswith(".py"))
+    importing = re.compile(rf"^((?:import|from) (?:{modules})\b.*)$", re.MULTILINE)
     for cell in lesson.code:
-        if IMPORTS in cell.source and not cell.files:
-            cell.source = re.sub(rf"^({IMPORTS} .*)$", rf"\1{MISSING}", cell.source, flags=re.M)
+        if not cell.files and importing.search(cell.source):
+            cell.source = importing.sub(rf"\1{MISSING}", cell.source, count=1)
             return
 
 
