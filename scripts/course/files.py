@@ -11,11 +11,12 @@ OURS = ".made-by-the-course"  # a file that marks a folder whose contents we may
 SPHINX = ".buildinfo"  # what Sphinx puts into a site
 
 
-def write(path: Path, text: str) -> None:
-    """Give a file a new text. OSError names the file, which a full disk does not."""
+def write(path: Path, content: str | bytes) -> None:
+    """Give a file new contents. OSError names the file, which a full disk does not."""
+    data = content.encode() if isinstance(content, str) else content
     try:
         with replacing(path) as file:
-            file.write(text.encode())
+            file.write(data)
     except OSError as error:
         error.filename = str(path)
         raise

@@ -12,18 +12,20 @@ import json
 import sys
 from pathlib import Path
 
-from course import ROOT, listed, rooms
+from nbformat import NotebookNode
+
+from course import ROOT, listed
 from course.build.lessons import check_lessons, explain, fill_hand_in, point_out
 from course.build.pages import Errors, add_head, fill_errors, filled_page, filled_tables
 from course.build.programs import check_needs, check_programs, check_rooms
 from course.build.session import check_launches
 from course.build.workshop import workshop
 from course.facts import kept
+from course.files import write
 from course.lesson import BuildError, Lesson, about, demand
 from course.outputs import (
     NOTHING,
     Inert,
-    NotebookNode,
     as_text,
     inherit,
     notebook,
@@ -31,8 +33,6 @@ from course.outputs import (
     waits,
 )
 from course.sources import Course
-
-replacing = rooms.load("atomic").replacing
 
 
 def read(course: Course, solved: bool) -> dict[Path, Lesson]:
@@ -91,10 +91,10 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
     return files | kept.readme(course, files)
 
 
-def write(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes) -> None:
+    """Write a file, in a new folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(content)
+    write(path, content)
 
 
 def write_programs(course: Course, number: str, folder: Path | None) -> int:
@@ -108,7 +108,7 @@ def write_programs(course: Course, number: str, folder: Path | None) -> int:
     check_launches(course.programs, lesson)
     folder = folder or course.root / "build" / path.stem
     for name, text in lesson.files.items():
-        write(folder / name, f"{text}\n".encode())
+        put(folder / name, f"{text}\n".encode())
         print(folder / name)
     return 0
 
@@ -132,7 +132,7 @@ def write_all(course: Course, check: bool, force: bool, inert: Inert) -> int:
     changed = [path for path, content in made.items() if there.get(path) != content]
     for path in changed:
         if not check:
-            write(path, made[path])
+            put(path, made[path])
         outcome = "not what would be built: run `make build`" if check else "written"
         print(f"{course.name(path)}: {outcome}")
     for path in waiting(course, files):
@@ -168,7 +168,10 @@ def main(arguments: list[str] | None = None) -> int:
         return write_all(course, args.check, args.force, Inert(*args.inert))
     except (BuildError, SyntaxError, listed.MetadataError) as error:
         print(f"build: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        remedy = "make room, or allow it, and run this again"
+        print(f"build: {error.filename}: {error.strerror}: {remedy}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

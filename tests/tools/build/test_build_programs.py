@@ -59,3 +59,10 @@ def test_a_folder_without_a_lesson_is_refused(course: Small, capsys, tmp_path: P
     with pytest.raises(SystemExit):
         course.build(str(tmp_path))
     assert "a folder is only for --programs" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_line(course: Small, tmp_path: Path, capsys):
+    (tmp_path / "file").touch()
+    assert course.build("--programs", "01", str(tmp_path / "file" / "below")) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"build: {tmp_path / 'file'}") and "run this again" in line
