@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
+import debian
 import pytest
 from deck import SCREEN, open_deck
 from once import once
@@ -33,15 +33,8 @@ def installed_browser() -> str | None:
 
 
 def find_browser() -> str:
-    """The path of a Chromium: as root on Debian it is installed where there is none."""
-    remedy = f"apt-get install -y {PACKAGES}"
-    if not installed_browser() and os.geteuid() == 0 and shutil.which("apt-get"):
-        install = f"{remedy} || (apt-get update && {remedy})"
-        subprocess.run(install, shell=True, capture_output=True, timeout=600, check=False)
-    browser = installed_browser()
-    if not browser:
-        pytest.fail(f"There is no browser to open the deck in. As root: {remedy}", pytrace=False)
-    return browser
+    """The path of a Chromium."""
+    return debian.needed(installed_browser, PACKAGES, "browser to open the deck in")
 
 
 @pytest.fixture(scope="package")

@@ -25,7 +25,7 @@ COURSE = Course(ROOT)
 PAGES = [*sorted((ROOT / "assets").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"(`+)(.+?)\1")
-CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F|course)\.|^--")
+CODE = re.compile(r"[(_=]|\.py$|^(?:torch|dist|nn|F)\.|^--")
 PLACEHOLDERS = {"X", "train", "NN_name", "NAME", "OLD", "NEW", "OWNER", "REPO", "LESSONS", "LESSON"}
 # What stands for a lesson's name in the path of a file.
 SOME = re.compile(r"\b(?:NN_name|NAME|99_try|passing)\b")
@@ -268,7 +268,7 @@ OWN = frozenset({"place", "world_size", "ddp_model", "--epochs", "run"})
     [
         "ddp.py",
         "X.py",
-        "course.build",
+        "scripts/course/build/pages.py",
         "scripts/lessons/NN_name/NAME.py",
         "tests/lessons/answers/NN_name.toml",
         "tests/lessons/mutants/99_try.toml",

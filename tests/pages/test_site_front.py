@@ -318,7 +318,8 @@ def small_site(folder: Path, **settings: str) -> Path:
     (pages / "notebooks" / "05_collectives.md").write_text("# 05 · Collectives · 集體通訊\n")
     (pages / "notebooks" / "06_ddp.md").write_text(LESSON)
     faults = Faults(Places(ROOT, pages))
-    few = {"extensions": ["myst_nb", "languages", "outside"]}
+    ours = [f"course.site.extensions.{name}" for name in ("languages", "outside")]
+    few = {"extensions": ["myst_nb", *ours]}
     site_build.run_sphinx(folder, faults, few | settings)
     assert not faults.all
     return folder / "html"

@@ -18,7 +18,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from course.grade.inside import loopback
+from device import loopback
 
 FOLDER = Path(sys.argv[1])
 

@@ -16,7 +16,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from course.grade.inside import loopback
+from device import loopback
 
 ATTACHED = "kaggle/input/datasets/pankrzysiu/cifar10-python"
 KAGGLE = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "HOME": "/kaggle/home"}

@@ -1,6 +1,6 @@
 """Run cells where they can do no harm: Linux namespaces without network and without our files.
 
-inside.py makes the sandbox from the inside; here it is begun, watched and ended.
+bubblewrap makes them; here they are begun, watched and ended.
 """
 
 import json
@@ -117,11 +117,21 @@ TOOLS = str(HERE)  # the folder of these tools, which has the same name in the s
 PYTHON = Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name
 SHOWN = ("cells.py", "guard.py")  # nothing else is in it there
 KEPT = ("LD_LIBRARY_PATH", "TZ")
-NAMESPACES = "--user --map-root-user --mount --pid --fork --net --ipc --uts --kill-child=SIGKILL"
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/sys")
+SYSTEM += tuple(f"/etc/{name}" for name in ("alternatives", "ld.so.cache", "localtime"))
+USER = "1000"  # who the student is in the sandbox, whoever grades
+HOME = "/room/home"
+FILES = {
+    "passwd": f"student:x:{USER}:{USER}::{HOME}:/bin/sh\n",
+    "hosts": "127.0.0.1 localhost\n::1 localhost\n",
+}
+# Own namespaces of every kind, and no right in them; all end with us.
+ALONE = "--unshare-all --unshare-user --disable-userns --cap-drop ALL --die-with-parent"
+ALONE += f" --new-session --hostname localhost --uid {USER} --gid {USER}"
 REMEDY = """\
-Students' code runs in Linux namespaces alone. Nothing was run. What may help:
+Students' code runs in a sandbox of bubblewrap alone. Nothing was run. What may help:
   no Linux:                   grade in a virtual machine with Linux, or in WSL 2
-  no `unshare`:               install util-linux
+  no `bwrap`, or before 0.8:  install bubblewrap (Debian, Ubuntu: apt install bubblewrap)
   a container:                docker run --privileged
   Ubuntu from 24.04 on:       sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0
   other systems:              sudo sysctl user.max_user_namespaces=1000"""
@@ -130,7 +140,7 @@ Students' code runs in Linux namespaces alone. Nothing was run. What may help:
 def environment() -> dict[str, str]:
     """All that the sandbox gets of our environment."""
     path = f"{PYTHON.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    about = {"PATH": path, "HOME": "/home/student", "USER": "student", "LANG": "C.UTF-8"}
+    about = {"PATH": path, "HOME": HOME, "USER": "student", "LANG": "C.UTF-8"}
     return {name: os.environ[name] for name in KEPT if name in os.environ} | about
 
 
@@ -144,16 +154,33 @@ class Sandbox:
     work: Work
 
     def command(self, *inside: object) -> list[str]:
-        prefixes = [Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()]
-        shown = [*map(str, prefixes), *[f"{TOOLS}/{name}" for name in SHOWN]]
-        data = str(self.data.resolve()) if self.data.is_dir() else ""
-        settings = {"shown": shown, "data": data, "megabytes": self.limits.disk}
-        unshare = [str(shutil.which("unshare")), *NAMESPACES.split()]
-        first = [sys.executable, "-m", "course.grade.inside", str(self.folder / "root")]
-        return [*unshare, *first, json.dumps(settings), *map(str, inside)]
+        """bwrap with all that is to be seen, read-only, and one room in memory to write in."""
+        words = [str(shutil.which("bwrap")), *ALONE.split()]
+        for path in SYSTEM:
+            if Path(path).is_symlink():
+                words += ["--symlink", str(Path(path).readlink()), path]
+            else:
+                words += ["--ro-bind-try", path, path]
+        for name in FILES:
+            words += ["--ro-bind", str(self.folder / name), f"/etc/{name}"]
+        for prefix in {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}:
+            words += ["--ro-bind", str(prefix), str(prefix)]
+        for name in SHOWN:
+            words += ["--ro-bind", f"{TOOLS}/{name}", f"{TOOLS}/{name}"]
+
+        size = ["--size", str(self.limits.disk * 2**20)]
+        words += ["--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"]
+        words += [*size, "--tmpfs", "/room", "--dir", "/room/tmp", "--symlink", "room/tmp", "/tmp"]
+        words += ["--dir", HOME, "--dir", "/room/notebook", "--chdir", "/room/notebook"]
+        if self.data.is_dir():
+            words += ["--ro-bind", str(self.data.resolve()), "/room/notebook/data"]
+        # Of themselves / and /dev have no limit.
+        return [*words, "--remount-ro", "/dev", "--remount-ro", "/", *map(str, inside)]
 
     def start(self, codes: list[str], *inside: object) -> subprocess.Popen:
-        (self.folder / "root").mkdir(parents=True)
+        self.folder.mkdir(parents=True)
+        for name, text in FILES.items():
+            (self.folder / name).write_text(text)
         (self.folder / "cells.json").write_text(json.dumps(codes))
         with (
             (self.folder / "cells.json").open() as cells,
@@ -175,8 +202,8 @@ class Sandbox:
 
     def probe(self) -> str:
         """Try it out with nothing in it: "" or why it cannot be made here."""
-        if not shutil.which("unshare"):
-            return "there is no `unshare`"
+        if not shutil.which("bwrap"):
+            return "there is no `bwrap`"
         process = self.start([], PYTHON, "-c", "")
         process.communicate()
         return self.failed(process)
