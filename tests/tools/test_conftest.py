@@ -22,16 +22,23 @@ TWO = '"""Two tests."""\n\n\ndef test_a():\n    assert 1 + 1 == 2\n\n\ndef test_
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with a few tests, and our conftest."""
-    for folder in ("scripts/lessons", "notebooks/src", "tests/lessons", "tests/tools"):
+    for folder in (
+        "scripts/lessons",
+        "scripts/course",
+        "notebooks/src",
+        "tests/lessons",
+        "tests/tools",
+    ):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("conftest.py", "green.py", "minutes.py"):
         shutil.copy(TESTS / name, tmp_path / "tests")
     markers = "\n    ".join(["quick", "rests_on", "thorough"])
     settings = f"[pytest]\nmarkers =\n    {markers}\n"
     (tmp_path / "pytest.ini").write_text(settings)
-    for name in ("tests/lessons/ranks", "tests/lessons/slices"):
+    names = [f"tests/lessons/{name}" for name in ("ranks", "slices", "whole")]
+    names += [f"scripts/course/{name}" for name in green.SHARED]
+    for name in names:
         (tmp_path / f"{name}.py").touch()
-    (tmp_path / "tests/lessons/whole.py").touch()
     (tmp_path / LESSON).write_text(TWO)
     (tmp_path / "notebooks" / "src" / "00_small.md").write_text("Words.\n\n```python\n1\n```\n")
     return tmp_path

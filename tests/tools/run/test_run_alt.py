@@ -25,7 +25,7 @@ def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
     box = "ax = plt.subplots()[1]\nax.axis('off')\nax.text(0, 0, 'torchrun\\nprocess 7');"
     path = notebook(tmp_path / "a.ipynb", DRAW, box, NAMES)
     executed = tmp_path / "executed"
-    command = [sys.executable, RUN, path, "--executed", executed]
+    command = [sys.executable, "-m", RUN, path, "--executed", executed]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     cells = nbformat.read(executed / "a.ipynb", as_version=4).cells[2:]

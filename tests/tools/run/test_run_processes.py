@@ -16,7 +16,7 @@ import pytest
 from course.processes import end
 
 TOOL = """import os, subprocess, sys, time
-from run_processes import guarded
+from course.processes import guarded
 
 def sleep(**options):
     quiet = dict.fromkeys(["stdout", "stderr"], subprocess.DEVNULL)
@@ -109,7 +109,7 @@ def test_a_tool_that_is_ended_leaves_nothing(start, number, code):
 
 def test_a_tool_whose_guardian_was_killed_clears_up_itself(start):
     guardian = "import psutil; own = psutil.Process().children()"
-    kill = "[child.kill() for child in own if 'run_processes' in ' '.join(child.cmdline())]"
+    kill = "[child.kill() for child in own if 'processes.py' in ' '.join(child.cmdline())]"
     tool = start(f"{guardian}; killed = {kill}; assert len(killed) == 1")
     tool.process.communicate(timeout=60)
     assert tool.process.returncode == 0
