@@ -9,7 +9,7 @@ that are only imported. A built notebook is read alike.
 import re
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -249,7 +249,7 @@ class Lesson:
         """The lesson without the cells that only the workshop has."""
         return Lesson(cell for cell in self.cells if "class" not in cell.tags)
 
-    @property
+    @cached_property
     def sections(self) -> list[Section]:
         """Its sections in order. One without a heading comes first, if there is anything in it.
 
