@@ -24,6 +24,8 @@ import green  # noqa: E402
 import minutes  # noqa: E402
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+CACHE_WAS_CHOSEN = CACHE in os.environ
 WORKER_BYTES = 2.5e9  # of memory: a launch of two ranks, and the kernel that makes it
 
 
@@ -59,6 +61,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if IS_WORKER:
         minutes.longest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """Lesson 07's speed.py, when it is imported, chooses a cache: in the folder of its notebook,
+    which is not the one that we are in.
+    """
+    if not CACHE_WAS_CHOSEN:
+        os.environ.pop(CACHE, None)
 
 
 @pytest.fixture(autouse=True)
