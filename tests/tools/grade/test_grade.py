@@ -173,13 +173,15 @@ for command in commands:
     if subprocess.run(command, shell=True).returncode == 0:
         guess = 42"""
 FILLS = """
-guess = 42
-try:
-    with open("/tmp/large", "wb") as file:
-        for _ in range(400):
-            file.write(bytes(2**20))
-except OSError:
-    guess = 0"""
+guess = 0
+for path in ("/tmp/large", "/dev/shm/large", "/large", "/dev/large"):
+    try:
+        with open(path, "wb") as file:
+            for _ in range(400):
+                file.write(bytes(2**20))
+        guess = 42
+    except OSError:
+        pass"""
 
 
 @pytest.fixture(scope="module", autouse=True)
