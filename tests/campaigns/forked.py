@@ -31,7 +31,7 @@ WATCH = '\n\nif __name__ != "__main__":\n    import forked_record  # noqa'
 FOUND = ROOT / "build" / "forks.txt"
 # Values under such names are times, or belong to one run alone.
 CLOCKS = re.compile(
-    r"second|time|took|pace|span|speed|process|parent|\bpid|\bport|memory|peak|trace|clock"
+    r"second|time|took|pace|span|speed|process|parent|\bpid|\bport|memory|peak|allocated|trace|clock"
     r"|pause|wait|idle|cost|looks|alive|_ms|_us"
 )
 
