@@ -32,7 +32,7 @@ FOUND = ROOT / "build" / "forks.txt"
 # Values under such names are times, or belong to one run alone.
 CLOCKS = re.compile(
     r"second|time|took|pace|span|speed|process|parent|\bpid|\bport|memory|peak|allocated|trace|clock"
-    r"|pause|wait|idle|cost|looks|alive|_ms|_us"
+    r"|pause|wait|idle|cost|looks|alive|_ms|_us|pushes"
 )
 
 # Two launches of these agree only by chance: `tune` trains on with what was faster, and in `behind`
