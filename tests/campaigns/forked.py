@@ -34,6 +34,8 @@ CLOCKS = re.compile(
     r"second|time|took|pace|span|speed|process|parent|\bpid|\bport|memory|peak|allocated|trace|clock"
     r"|pause|wait|idle|cost|looks|alive|_ms|_us|pushes"
 )
+# Arguments that each run chooses anew.
+CHOSEN = re.compile(r"(--port|--owner) \d+")
 
 # Two launches of these agree only by chance: `tune` trains on with what was faster, and in `behind`
 # a rank that looks for its group in the wrong place waits, or goes on.
@@ -86,7 +88,8 @@ def computed(path: Path, work: Path, *options: str) -> tuple[dict, int, str]:
     facts = {}
     times = defaultdict(int)
     for line in lines:
-        who = f"{line['program']} {' '.join(line['arguments'])} rank {line['rank']} {line['what']}"
+        given = CHOSEN.sub(r"\1 …", " ".join(line["arguments"]))
+        who = f"{line['program']} {given} rank {line['rank']} {line['what']}"
         times[who] += 1
         about = {"weights": line["weights"], "random": line["random"]}
         for name, value in leaves(about | {"told": line["numbers"]}).items():
