@@ -25,6 +25,8 @@ KINDS = "|".join(kind.removeprefix(".") for kind in rooms.KINDS)
 # A file of a room, or a reference run of assets/, whose numbers a lesson draws.
 WRITE = re.compile(rf"%%writefile (\w+\.(?:{KINDS})|[\w-]+\.json)$", re.MULTILINE)
 NAMES = re.compile(r"%%writefile (?:\S+ )+\S+")  # in a source: they come in one folded cell
+# The difference of two programs, and what is in it: nothing, until it is built.
+DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 # How that cell is built. Written so, each file is byte for byte what `%%writefile` makes of it.
 HEAD = "%%bash -e\n# Files that this notebook uses. You can go on without reading them."
 END = "END"
@@ -45,6 +47,9 @@ EXERCISE = re.compile(r"Exercise (\d+) · 練習 \1")
 LONGEST = 42  # letters of a heading, so that `class-06-…-123-catch-up` has the 64 that are allowed
 
 
+WORKSHOP = "workshop"  # the notebook of the class
+
+
 class BuildError(Exception):
     """A source breaks the grammar; the message names the file, the place and the remedy."""
 
@@ -55,9 +60,14 @@ def demand(truth: object, place: str, otherwise: str) -> None:
         raise BuildError(f"{place}: {otherwise}")
 
 
-def about(notebook: NotebookNode) -> dict:
+def about(notebook: dict) -> dict:
     """What the course records in a notebook: needs, GPU minutes, quick parameters, its last run."""
-    return notebook.metadata.get("course", {})
+    return notebook["metadata"].get("course", {})
+
+
+def last_run(notebook: dict) -> dict:
+    """Where the outputs of a notebook come from: machine, versions, seconds of each launch."""
+    return about(notebook).get("outputs", {})
 
 
 def tags(node: dict) -> list[str]:
@@ -191,7 +201,7 @@ class Cell:
         return judges and not self.files
 
     @property
-    def check(self) -> str:
+    def ending(self) -> str:
         """What handin.py knows a check by, as `3:1f0c9a77`: its lines below the exercise."""
         lines = self.written.rpartition("END SOLUTION\n")[2].strip().splitlines()
         text = "\n".join(lines)
@@ -270,6 +280,13 @@ class Lesson:
     @property
     def launches(self) -> list[Launch]:
         return [cell.launch for cell in self.code if cell.launch]
+
+    @property
+    def title(self) -> str:
+        """Its first heading, if that is in two languages: `06 · DDP · DDP`; "" without one."""
+        found = [heading for cell in self.cells for heading in cell.headings]
+        titles = [heading.text.strip() for heading in found if heading.level == 1]
+        return next((title for title in titles if " · " in title), "")
 
     def tagged(self, tag: str) -> list[Cell]:
         return [cell for cell in self.cells if tag in cell.tags]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from slugify import slugify  # the one that Kaggle's client uses
 
+from course.lesson import WORKSHOP
+
 NAME = "kaggle-metadata.json"
 SCHEMA = json.loads(Path(__file__).with_name("listed.schema.json").read_text())
 
@@ -147,7 +149,7 @@ def typed(listed: dict) -> dict[str, str]:
     """Addresses as a class reads them from a slide and types them; "" for what is not set."""
     owner = listed["owner"]
     repository = listed["repository"]
-    kernel = settings(listed, "notebooks/workshop.ipynb")
+    kernel = settings(listed, f"notebooks/{WORKSHOP}.ipynb")
     return {
         "workshop": f"kaggle.com/code/{owner}/{kernel.get('slug', '')}" if owner else "",
         "course": f"github.com/{repository}" if repository else "",

@@ -13,7 +13,9 @@ from course import listed, rooms
 from course.filled import with_numbers
 from course.languages import check_languages
 from course.lesson import (
+    DIFF,
     END,
+    WORKSHOP,
     Cell,
     Lesson,
     Opening,
@@ -28,7 +30,6 @@ from course.lesson import (
 CELL_LINES = 12
 CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
 LINE = re.compile(r"<!-- (\w+\.py)#(.+?) -->`[^`]*`")
-DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 HIDDEN = {"jupyter": {"source_hidden": True}, "_kg_hide-input": True, "cellView": "form"}
 
 
@@ -38,6 +39,7 @@ class Course:
     def __init__(self, root: Path):
         self.root = root
         self.notebooks = root / "notebooks"
+        self.workshop = self.notebooks / f"{WORKSHOP}.ipynb"
         self.lessons = root / "scripts" / "lessons"
         paths = sorted((self.notebooks / "src").glob("*.md"))
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
@@ -51,7 +53,7 @@ class Course:
     def titles(self) -> Iterator[tuple[str, str, str]]:
         """Number, English and Chinese title of each lesson."""
         for path, source in self.sources.items():
-            title = re.match(r"# (\d+) · (.+?) · (.+)", source.cells[0].source)
+            title = re.match(r"(\d+) · (.+?) · (.+)", Lesson.of(source).title)
             place = self.name(path)
             demand(title, place, "begin with `# 03 · Title · 標題`.")
             number = path.stem[:2]

@@ -20,6 +20,7 @@ from nbformat.v4 import new_code_cell
 from whole import SOLVED
 
 from course import same
+from course.launches import reader
 from course.lesson import Cell, Lesson
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +73,7 @@ MAIN = '\n\nif __name__ == "__main__":'
 class Fault(NamedTuple):
     path: Path  # of the notebook
     name: str  # of the program
-    reader: str  # one of KINDS, which reads what the launch came to
+    reads: str  # one of KINDS, which reads what the launch came to
     kind: str  # how the program is broken
 
 
@@ -95,8 +96,7 @@ def launches() -> list[tuple[Path, str, str]]:
         for before, cell, reading in zip(cells, cells[1:], cells[2:], strict=False):
             name = torchrun(cell)
             if name and "Begun(" not in before.source:
-                read = {reader for reader in KINDS if f'{reader}("{name}"' in reading.source}
-                known |= dict.fromkeys((path, name, reader) for reader in read)
+                known[path, name, reader(reading.source, name)] = True
     return list(known)
 
 
@@ -117,7 +117,7 @@ def write(fault: Fault, folder: Path) -> Path:
 
     Other launches are left out.
     """
-    path, name, reader, kind = fault
+    path, name, reads, kind = fault
     notebook = nbformat.read(path, as_version=4)
     cells = []
     waiting = None
@@ -134,7 +134,7 @@ def write(fault: Fault, folder: Path) -> Path:
         elif launched == "cifar10" and kind == HANGS:
             # Without pictures the other rank would fail, and torchrun end the one that hangs.
             cells.append(cell.node)
-        elif waiting and f'{reader}("{name}"' in source:
+        elif waiting and reader(source, name) == reads:
             cells += [waiting, cell.node]
             break
     if kind in BEFORE:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from course import rooms
 from course.build import python
-from course.launches import launch_of
+from course.launches import launch_of, read_by
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
@@ -140,7 +140,7 @@ class Wanted:
         """This cell is kept: it gives some of what is wanted, and wants something itself."""
         code = parsed(cell)
         self.names = (self.names - defined(code)) | used(code)
-        self.reads |= python.read_by(code)
+        self.reads |= {*read_by(code)}
         launch = launch_of(cell)
         if launch:
             self.reads.discard(launch.name)

@@ -22,7 +22,7 @@ LONG = f"good = True\n{SHORT}"
 
 
 def check(cell: str) -> str:
-    return Cell(new_code_cell(cell)).check
+    return Cell(new_code_cell(cell)).ending
 
 
 CHECKS = {

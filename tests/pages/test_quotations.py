@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from course.build.python import parsed
+from course.launches import parsed
 from course.lesson import Cell, about, tags
 from course.sources import Course
 

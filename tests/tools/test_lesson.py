@@ -156,9 +156,9 @@ def test_checks_belong_to_exercises_or_are_exercises_themselves() -> None:
 
 
 def test_a_check_is_known_by_its_lines_below_the_exercise() -> None:
-    assert code(REGION + CHECK).check == code(CHECK).check
-    assert code(CHECK.replace("2", "3")).check != code(CHECK).check
-    assert code(CHECK).check.startswith("1:")
+    assert code(REGION + CHECK).ending == code(CHECK).ending
+    assert code(CHECK.replace("2", "3")).ending != code(CHECK).ending
+    assert code(CHECK).ending.startswith("1:")
     assert not code(f"%%writefile handin.py\n{CHECK}").is_check
 
 

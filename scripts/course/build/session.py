@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from course.build.python import guarded, imports, names, parsed, read_by, recorded, straight
-from course.launches import Launch, awaited, begun, starts_something
+from course.build.python import guarded, imports, names, recorded, straight
+from course.launches import Launch, awaited, begun, parsed, read_by, starts_something
 from course.lesson import Cell, Lesson, demand
 
 
@@ -45,7 +45,7 @@ class Session:
             self.written |= cell.files
             return
         tree = parsed(cell.source, place)
-        self.read(read_by(tree), place)
+        self.read({*read_by(tree)}, place)
         if cell.launch:
             self.launch(cell.launch, cell.source, place)
             return

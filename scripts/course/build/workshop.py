@@ -15,10 +15,11 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 from ruff.__main__ import find_ruff_bin
 
-from course.build.lessons import fill_hand_in, point_out
-from course.build.python import imports, names, parsed
+from course.build.lessons import decorate
+from course.build.python import imports, names
 from course.build.session import check_launches, rests_on, shared
-from course.lesson import Cell, Lesson, about, bundle, demand
+from course.launches import parsed
+from course.lesson import WORKSHOP, Cell, Lesson, about, bundle, demand
 from course.outputs import notebook
 from course.sources import HIDDEN, Course
 
@@ -208,8 +209,7 @@ def workshop(course: Course, lessons: dict[Path, Lesson], solved: bool) -> Noteb
     cells[first:first] = [*imported(course, lessons, cells), parameters.cell()]
     whole = Lesson(with_ways_back(course, cells))
     check_launches(course.programs, whole)
-    point_out(whole)
-    fill_hand_in(whole, "workshop", numbered=False)
+    decorate(whole, WORKSHOP)
     course_of = {"quick": parameters.quick, "gpu_minutes": GPU_MINUTES}
     built = notebook(whole, SOURCE, course_of)
     check_names(built)

@@ -22,13 +22,12 @@ from pathlib import Path
 
 from course import ROOT
 from course.languages import CJK, FENCED
-from course.lesson import BuildError, Heading, Lesson, about, demand, headings
+from course.lesson import DIFF, BuildError, Heading, Lesson, about, demand, headings, last_run
 from course.sources import Course
 
 CORE = 50  # minutes: one period
 WORDS, TOKENS = 180, 260  # a minute
 LAUNCH = 5.0  # seconds, where none have been measured
-DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LEADS_TO = re.compile(r"^\+\+\+ (\w+\.py)$", re.MULTILINE)
 PARTS = {"Going further · 延伸": "further", "Second period · 第二節": "second"}
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
@@ -74,7 +73,7 @@ def tokens(code: str) -> int:
 def changed(text: str) -> int:
     """How many tokens the changed lines of a cell's diffs have."""
     count = 0
-    for diff in DIFF.findall(text):
+    for _, diff in DIFF.findall(text):
         lines = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
         count += sum(tokens(line[1:].strip()) for line in lines if line[:1] in ("+", "-"))
     return count
@@ -111,7 +110,7 @@ def parts(lesson: Lesson, seconds: list[float], through: str = "") -> dict[str, 
             elif "fold" not in cell.tags and cell.file not in known:
                 part.tokens += tokens(re.sub(r"\A%%\w+.*\n|^!.*$", "", cell.source))
             continue
-        for diff in DIFF.findall(cell.source):
+        for _, diff in DIFF.findall(cell.source):
             known.update(LEADS_TO.findall(diff))
         for heading, piece in pieces(cell.source):
             if heading and heading.level == 2:
@@ -136,8 +135,7 @@ def measured(path: Path) -> list[float]:
     None of a notebook that is not there or damaged: the build says so elsewhere.
     """
     with suppress(OSError, ValueError):
-        course = json.loads(path.read_text())["metadata"].get("course", {})
-        return course.get("outputs", {}).get("seconds", [])
+        return last_run(json.loads(path.read_text())).get("seconds", [])
     return []
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from course.facts import minutes as minutes_of
 from course.facts import routes
-from course.lesson import BuildError, demand
+from course.lesson import WORKSHOP, BuildError, demand
 from course.listed import addresses
 from course.sources import Course
 
@@ -81,7 +81,7 @@ def doors(course: Course) -> list[Door]:
         try:
             links = [Link(**link) for link in entry["links"]]
             minutes = entry.get("minutes") or routes.total(course, entry, NAME)
-            after_class = routes.WORKSHOP not in entry.get("lessons", [])
+            after_class = WORKSHOP not in entry.get("lessons", [])
             found.append(Door(entry["english"], entry["chinese"], links, minutes, after_class))
         except (KeyError, TypeError) as error:
             raise BuildError(f"{NAME}: a door lacks {error}: {entry}.") from None

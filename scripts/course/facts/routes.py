@@ -8,14 +8,13 @@ import tomllib
 from pathlib import Path
 
 from course.facts.minutes import beginning, told
-from course.lesson import BuildError, about, demand
+from course.lesson import WORKSHOP, BuildError, about, demand
 from course.sources import Course
 
 HEAD = [
     "| you have, or want · 你有，或想要 | lessons · 課 | minutes · 分鐘 | know first · 先會 |",
     "| --- | --- | --- | --- |",
 ]
-WORKSHOP = "workshop"
 WORKSHOP_MINUTES = 90
 KEYS = {"english", "chinese", "lessons"}
 # Only up to the end of this section of the last lesson; and what that much of it needs.

@@ -28,7 +28,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course.launches import launch_of
+from course.launches import launch_of, reader
 from course.lesson import tags
 
 TORCHRUN = Path(__file__).resolve().parent  # the folder of the torchrun that forks
@@ -92,7 +92,7 @@ def may_fork(launch: str, reading: str, lesson: str) -> bool:
         return False
     if lesson[:2] in PLAIN_LESSONS or found.name in PLAIN_PROGRAMS:
         return False
-    return f'failure("{found.name}"' not in reading
+    return reader(reading, found.name) != "failure"
 
 
 def around(cells: list[str], lesson: str, folder: Path) -> list[str]:

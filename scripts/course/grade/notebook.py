@@ -10,6 +10,7 @@ from typing import NamedTuple
 from course.grade.match import UNREADABLE, Answer
 from course.grade.read import Workbook
 from course.grade.sandbox import TOOLS, Outcome
+from course.launches import launch_of
 from course.lesson import tags
 
 SOLVED = "✓"
@@ -69,7 +70,7 @@ def first_error(made: dict[int, Step], outcome: Outcome) -> str:
         if ended and ended.error:
             cause = f"\n{raised[1]}" if raised and "LaunchError" in ended.error else ""
             return f"{step}: {ended.error}{cause}"
-        if ended and step.code.startswith("!"):
+        if ended and launch_of(step.code):
             raised = RAISED.search(ended.text)
     return ""
 

@@ -11,7 +11,8 @@ import re
 import sys
 from pathlib import Path
 
-from course import ROOT, rooms
+from course import ROOT
+from course.files import write
 from course.listed import NAME, SCHEMA, MetadataError, load
 
 
@@ -49,8 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     listed = json.loads(path.read_text())
     text = json.dumps(given | listed | given, indent=2, ensure_ascii=False)
     try:
-        with rooms.load("atomic").replacing(path) as file:
-            file.write(f"{text}\n".encode())
+        write(path, f"{text}\n")
     except OSError as error:
         remedy = f"allow writing in {path.parent}, and run it again."
         print(f"address: {NAME} was not written ({error.strerror}): {remedy}", file=sys.stderr)

@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 
 from course import report
 from course.files import emptied, write
+from course.lesson import about
 from course.machine import side_by_side
 from course.processes import MARK, Work, guarded
 from course.run.bar import Bar
@@ -211,7 +212,7 @@ def main() -> int:
             rows[run.name] = keep(run, args.executed)
 
     def parameters(_: Path, notebook: NotebookNode) -> dict:
-        return notebook.metadata.get("course", {}).get("quick", {}) if args.quick else {}
+        return about(notebook).get("quick", {}) if args.quick else {}
 
     options: dict = {"forked": args.forked, "first": args.first_forked}
     if args.quick:
