@@ -230,15 +230,6 @@ def test_the_judge_can_tell(code: int, said: str, kind: str, verdict: str) -> No
     assert verdict in judge(code, said, "x", kind)
 
 
-@pytest.mark.quick
-def test_two_lessons_are_drawn_and_each_can_be() -> None:
-    met = [drawn(str(salt)) for salt in range(300)]
-    assert all(len(faults) == 2 * len(KINDS["result"]) for faults in met)
-    assert all(len({fault.path for fault in faults}) == 2 for faults in met)
-    lessons = {path for path, _, _ in launches() if path.stem != "workshop"}
-    assert {fault.path for faults in met for fault in faults} == lessons
-
-
 def test_no_cell_reads_a_launch_that_is_left_out(tmp_path: Path) -> None:
     for fault in matrix():
         *prepared, _, _ = Lesson.at(write(fault, tmp_path)).code
