@@ -134,13 +134,13 @@ def begun(tree: ast.Module) -> dict[str, Launch | None]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             names[id(node.value)] = node.targets[0].id
-    found = {}
+    launches = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Begun" and node.args:
             command = template(node.args[0])
             launch = None if CLEVER.search(command) else started(command)
-            found[names.get(id(node), "")] = launch
-    return found
+            launches[names.get(id(node), "")] = launch
+    return launches
 
 
 def awaited(tree: ast.Module) -> set[str]:

@@ -136,11 +136,11 @@ class Heading(NamedTuple):
 def headings(prose: str) -> tuple[Heading, ...]:
     """The headings of a Markdown cell, none of what looks like one in code."""
     plain = FENCED.sub(lambda match: " " * len(match[0]), prose)
-    found = []
+    parsed = []
     for match in HEADING.finditer(plain):
         text = prose[match.start(2) : match.end(2)]
-        found.append(Heading(len(match[1]), text, match.start()))
-    return tuple(found)
+        parsed.append(Heading(len(match[1]), text, match.start()))
+    return tuple(parsed)
 
 
 # ---- cells, sections, lessons
@@ -265,12 +265,12 @@ class Lesson:
 
         A cell with several headings belongs to the section of its last one.
         """
-        found = [Section()]
+        sections = [Section()]
         for cell in self.cells:
             if cell.headings:
-                found.append(Section(cell.headings[-1]))
-            found[-1].cells.append(cell)
-        return found if found[0].cells else found[1:]
+                sections.append(Section(cell.headings[-1]))
+            sections[-1].cells.append(cell)
+        return sections if sections[0].cells else sections[1:]
 
     @property
     def files(self) -> dict[str, str]:
@@ -284,8 +284,8 @@ class Lesson:
     @property
     def title(self) -> str:
         """Its first heading, if that is in two languages: `06 · DDP · DDP`; "" without one."""
-        found = [heading for cell in self.cells for heading in cell.headings]
-        titles = [heading.text.strip() for heading in found if heading.level == 1]
+        every = [heading for cell in self.cells for heading in cell.headings]
+        titles = [heading.text.strip() for heading in every if heading.level == 1]
         return next((title for title in titles if " · " in title), "")
 
     def tagged(self, tag: str) -> list[Cell]:
@@ -304,13 +304,13 @@ class Lesson:
 
         Not `numbered`, as in the workshop, every check is an exercise, in its order.
         """
-        found = []
+        judging = []
         for section in self.sections:
             for cell in filter(lambda cell: cell.is_check, section.cells):
-                exercise = section.exercise if numbered else str(len(found) + 1)
+                exercise = section.exercise if numbered else str(len(judging) + 1)
                 if exercise:
-                    found.append((cell, exercise))
-        return found
+                    judging.append((cell, exercise))
+        return judging
 
 
 def identify(cells: list[Cell], lesson: str, place: str) -> list[str]:

@@ -81,8 +81,8 @@ def load(root: Path, built: bool = False) -> dict:
     except ValueError as error:
         problem = f"not the JSON that it should be ({error})"
         raise MetadataError(f"{NAME}: {problem}. Correct it there.") from None
-    found = Draft202012Validator(SCHEMA).iter_errors(listed)
-    errors = sorted(found, key=lambda error: list(map(str, error.path)))
+    violations = Draft202012Validator(SCHEMA).iter_errors(listed)
+    errors = sorted(violations, key=lambda error: list(map(str, error.path)))
     problems = [spelled(error, listed) for error in errors]
     if not problems:
         problems = clashes(listed, root, built)

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import tomllib
 from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
@@ -16,6 +17,7 @@ from course.lesson import (
     DIFF,
     END,
     WORKSHOP,
+    BuildError,
     Cell,
     Lesson,
     Opening,
@@ -49,6 +51,15 @@ class Course:
 
     def name(self, path: Path) -> str:
         return str(path.relative_to(self.root))
+
+    def asset(self, name: str) -> dict:
+        """What a file of TOML in assets/ says; nothing without it."""
+        path = self.root / "assets" / name
+        try:
+            return tomllib.loads(path.read_text()) if path.exists() else {}
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            problem = f"not the TOML that it should be ({error}): correct it there."
+            raise BuildError(f"{self.name(path)}: {problem}") from None
 
     def titles(self) -> Iterator[tuple[str, str, str]]:
         """Number, English and Chinese title of each lesson."""
@@ -86,10 +97,10 @@ class Course:
 
         def fill(match: re.Match) -> str:
             lines = self.program(match[1], True, place).splitlines()
-            found = [line for line in lines if match[2] in line]
-            remedy = f"{match[1]} has {len(found)} lines with {match[2]}: name a piece of one line."
-            demand(len(found) == 1, place, remedy)
-            code = found[0].partition("  # ")[0].strip().removeprefix("Run:").lstrip()
+            those = [line for line in lines if match[2] in line]
+            remedy = f"{match[1]} has {len(those)} lines with {match[2]}: name a piece of one line."
+            demand(len(those) == 1, place, remedy)
+            code = those[0].partition("  # ")[0].strip().removeprefix("Run:").lstrip()
             if code.startswith("def "):
                 code = code.partition(" ->")[0]
             return f"<!-- {match[1]}#{match[2]} -->`{code}`"

@@ -122,13 +122,13 @@ def write_all(course: Course, check: bool, force: bool, inert: Inert) -> int:
     known = inert.name in {*course.programs, ""}
     known = known or any(f'"id": "{inert.name}"' in text for text in files.values())
     demand(known, f"--inert {inert.name}", "no program and no cell is called so.")
-    made = {path: text.encode() for path, text in files.items()}
-    made |= kept.pictures(course, files)
-    there = {path: path.read_bytes() for path in made if path.exists()}
-    changed = [path for path, content in made.items() if there.get(path) != content]
+    contents = {path: text.encode() for path, text in files.items()}
+    contents |= kept.pictures(course, files)
+    there = {path: path.read_bytes() for path in contents if path.exists()}
+    changed = [path for path, content in contents.items() if there.get(path) != content]
     for path in changed:
         if not check:
-            put(path, made[path])
+            put(path, contents[path])
         outcome = "not what would be built: run `make build`" if check else "written"
         print(f"{course.name(path)}: {outcome}")
     for path in waiting(course, files):

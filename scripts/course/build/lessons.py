@@ -131,13 +131,13 @@ def explain(lesson: Lesson) -> None:
 
 def checks(lesson: Lesson, name: str) -> dict[str, list[str]]:
     """The checks of each exercise."""
-    found: dict[str, list[str]] = {}
+    endings: dict[str, list[str]] = {}
     known: set[str] = set()
     for cell, exercise in lesson.checks(numbered=name != WORKSHOP):
         demand(cell.ending not in known, cell.place, "another check ends with the same lines.")
         known.add(cell.ending)
-        found.setdefault(exercise, []).append(cell.ending)
-    return found
+        endings.setdefault(exercise, []).append(cell.ending)
+    return endings
 
 
 def fill_hand_in(lesson: Lesson, name: str) -> None:

@@ -71,10 +71,10 @@ class Errors:
         """
         source = f"notebooks/src/{lesson}.md"
         demand(lesson in self.lessons, self.place, f"there is no {source}.")
-        found = self.lessons[lesson].find(title)
+        target = self.lessons[lesson].find(title)
         remedy = f"{source} has no section “{title}”: correct its `index` cell."
-        demand(found, self.place, remedy)
-        heading, cell = found
+        demand(target, self.place, remedy)
+        heading, cell = target
         return heading.text, cell.node.id
 
 

@@ -87,24 +87,24 @@ def plain() -> dict[str, str]:
 
 def may_fork(launch: str, reading: str, lesson: str) -> bool:
     """Whether a launch may be forked, by its cell, the cell that reads it and its notebook."""
-    found = launch_of(launch)
-    if not found or found.starter != "torchrun" or found.settings:
+    command = launch_of(launch)
+    if not command or command.starter != "torchrun" or command.settings:
         return False
-    if lesson[:2] in PLAIN_LESSONS or found.name in PLAIN_PROGRAMS:
+    if lesson[:2] in PLAIN_LESSONS or command.name in PLAIN_PROGRAMS:
         return False
-    return reader(reading, found.name) != "failure"
+    return reader(reading, command.name) != "failure"
 
 
 def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
     """Cells in order, and around each ordinary launch those that let torchrun fork, and undo it."""
-    made = []
+    framed = []
     for cell, following in pairwise([*cells, ""]):
         if may_fork(cell, following, lesson):
             before = BEFORE.format(settings=fork(folder))
-            made += [before, cell, AFTER.format(settings=plain())]
+            framed += [before, cell, AFTER.format(settings=plain())]
         else:
-            made.append(cell)
-    return made
+            framed.append(cell)
+    return framed
 
 
 def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = False) -> NotebookNode:
@@ -119,8 +119,8 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = Fals
     launches = 0
     for cell, following in pairwise([*notebook.cells, new_code_cell()]):
         code = cell.source if cell.cell_type == "code" else ""
-        found = launch_of(code)
-        launches += bool(found and found.starter == "torchrun" and not found.settings)
+        command = launch_of(code)
+        launches += bool(command and command.starter == "torchrun" and not command.settings)
         if (first or launches > 1) and may_fork(code, following.source, lesson):
             cells += [ours(before), cell, ours(after)]
         else:
@@ -130,8 +130,8 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = Fals
 
 def forks(notebook: NotebookNode, lesson: str) -> int:
     """How many launches of a notebook may be forked."""
-    made = forked(notebook, lesson, Path())
-    return sum(FORKED in tags(cell) for cell in made.cells) // 2
+    variant = forked(notebook, lesson, Path())
+    return sum(FORKED in tags(cell) for cell in variant.cells) // 2
 
 
 def ours(source: str) -> NotebookNode:

@@ -65,11 +65,11 @@ class Workbook:
 def stubs(root: Path) -> list[list[str]]:
     """The lines that stand for a solution in unsolved notebooks, of every exercise."""
     sources = sorted((root / "notebooks" / "src").glob("*.md"))
-    found = []
+    blocks = []
     for path in [*sources, *rooms.files(root / "scripts" / "lessons")]:
         for match in SOLUTION.finditer(path.read_text()):
-            found.append(solve(match[0], False, path.name, live=True).splitlines())
-    return sorted(found, key=len, reverse=True)
+            blocks.append(solve(match[0], False, path.name, live=True).splitlines())
+    return sorted(blocks, key=len, reverse=True)
 
 
 def place(cell: Cell, known: list[list[str]], where: str, judging: bool) -> Place:

@@ -46,15 +46,15 @@ def choose(kernels: list[dict], names: list[str]) -> list[dict]:
     """The notebooks that these names begin, all of them without names."""
     chosen = []
     for name in names:
-        found = []
+        matching = []
         for kernel in kernels:
             known = short(kernel)
             if known.startswith(name) and known.count("/") == name.count("/"):
-                found.append(kernel)
-        if not found:
+                matching.append(kernel)
+        if not matching:
             there = ", ".join(map(short, kernels))
             sys.exit(f"publish: no notebook begins with “{name}”: there is {there}")
-        chosen += [kernel for kernel in found if kernel not in chosen]
+        chosen += [kernel for kernel in matching if kernel not in chosen]
     return chosen or kernels
 
 

@@ -18,12 +18,12 @@ from course.listed import NAME, SCHEMA, MetadataError, load
 
 def problems(given: dict[str, str]) -> list[str]:
     """What is wrong with the names, a line for each."""
-    found = []
+    lines = []
     for key, value in given.items():
         rule = SCHEMA["properties"][key]
         if not re.fullmatch(rule["pattern"], value):
-            found.append(f"“{value}” is no {key}. {rule['description']}")
-    return found
+            lines.append(f"“{value}” is no {key}. {rule['description']}")
+    return lines
 
 
 def main(arguments: list[str] | None = None) -> int:
