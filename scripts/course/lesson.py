@@ -70,6 +70,11 @@ def last_run(notebook: dict) -> dict:
     return about(notebook).get("outputs", {})
 
 
+def assigned(parameters: dict) -> str:
+    """The lines of code that give parameters these values."""
+    return "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+
+
 def tags(node: dict) -> list[str]:
     return node["metadata"].get("tags", [])
 
@@ -341,6 +346,18 @@ def identify(cells: list[Cell], lesson: str, place: str) -> list[str]:
 # ---- exercises
 
 
+def divided(lines: str) -> tuple[list[str], list[str]]:
+    """The lines of a region: its solution, and its stub."""
+    solution = []
+    stub = []
+    for line in lines.splitlines():
+        if STUB.match(line.lstrip()):
+            stub.append(STUB.sub("", line, count=1))
+        else:
+            solution.append(line)
+    return solution, stub
+
+
 def solve(source: str, solved: bool, place: str, live: bool = False) -> str:
     """Keep the solution, or put the stub (`# STUB …` lines of the same region) in its place.
 
@@ -348,12 +365,7 @@ def solve(source: str, solved: bool, place: str, live: bool = False) -> str:
     """
 
     def region(match: re.Match) -> str:
-        solution, stub = [], []
-        for line in match["lines"].splitlines():
-            if STUB.match(line.lstrip()):
-                stub.append(STUB.sub("", line, count=1))
-            else:
-                solution.append(line)
+        solution, stub = divided(match["lines"])
         demand(stub, place, "a solution without a `# STUB …` line: unsolved, it must still run.")
         if solved or (match["kind"] == "LIVE" and not live):
             return "\n".join(solution) + "\n"

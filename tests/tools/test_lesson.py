@@ -1,20 +1,17 @@
 """The object `Lesson`: what it makes of headings, cells, exercises and checks."""
 
-import json
 import os
-import subprocess
-import sys
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from ranks import in_kernel
 
-from course import ROOT, rooms
+from course import rooms
 from course.build.lessons import MISSING
 from course.lesson import Cell, Lesson, bundle, headings
 
 pytestmark = pytest.mark.quick
 
-KERNEL = ROOT / "tests" / "programs" / "kernel_cells.py"
 CHECK = 'print("✓" if x == 2 else "✗ not yet")'
 REGION = "# BEGIN SOLUTION\nx = 2\n# STUB x = 0\n# END SOLUTION\n"
 PROSE = """# 01 · First · 第一課
@@ -110,16 +107,7 @@ def test_a_kernel_writes_them_byte_for_byte_and_without_bash_the_import_says_so(
     for folder, path in (("with", os.environ["PATH"]), ("without", str(tmp_path / "nothing"))):
         place = tmp_path / folder
         place.mkdir()
-        done = subprocess.run(
-            [sys.executable, KERNEL],
-            cwd=place,
-            env=os.environ | {"PATH": path},
-            input=json.dumps(cells),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        (_, said), (imported, _) = json.loads(done.stdout.splitlines()[-1])
+        (_, said), (imported, _) = in_kernel(place, cells, PATH=path)
         if folder == "with":
             assert imported == "ok"
             assert {each.name: each.read_text() for each in place.glob("*.*")} == {
@@ -132,15 +120,7 @@ def test_a_kernel_writes_them_byte_for_byte_and_without_bash_the_import_says_so(
 
 def test_a_file_that_cannot_be_written_stops_the_cell(tmp_path) -> None:
     (tmp_path / "a.py").mkdir()
-    done = subprocess.run(
-        [sys.executable, KERNEL],
-        cwd=tmp_path,
-        input=json.dumps([bundle({"a.py": "x", "b.py": "y"})]),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    [(ending, _)] = json.loads(done.stdout.splitlines()[-1])
+    [(ending, _)] = in_kernel(tmp_path, [bundle({"a.py": "x", "b.py": "y"})])
     assert ending.startswith("CalledProcessError") and not (tmp_path / "b.py").exists()
 
 

@@ -57,7 +57,7 @@ _os.environ |= {settings!r} if "OMP_NUM_THREADS" in _os.environ else {{}}"""
 AFTER = "_os.environ |= {settings!r}"
 
 
-def programs() -> str:
+def search_path() -> str:
     """Where a launch finds programs, those of this Python first."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
@@ -66,7 +66,7 @@ def fork(folder: Path) -> dict[str, str]:
     """The environment in which torchrun forks the ranks of a program that lies in this folder."""
     paths = [str(folder.absolute()), os.environ.get("PYTHONPATH", "")]
     return {
-        "PATH": os.pathsep.join([str(TORCHRUN), programs()]),
+        "PATH": os.pathsep.join([str(TORCHRUN), search_path()]),
         "PET_RUN_PATH": "1",
         "PET_START_METHOD": "fork",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),  # runpy finds nothing beside a program
@@ -77,7 +77,7 @@ def fork(folder: Path) -> dict[str, str]:
 def plain() -> dict[str, str]:
     """The same variables as they were: torchrun starts a Python for each rank."""
     return {
-        "PATH": programs(),
+        "PATH": search_path(),
         "PET_RUN_PATH": "0",
         "PET_START_METHOD": "spawn",
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),

@@ -11,7 +11,7 @@ from course.grade.match import UNREADABLE, Answer
 from course.grade.read import Workbook
 from course.grade.sandbox import TOOLS, Outcome
 from course.launches import launch_of
-from course.lesson import tags
+from course.lesson import assigned, tags
 
 SOLVED = "✓"
 OPEN = "open"
@@ -57,8 +57,7 @@ def steps(lesson: Workbook, answers: dict[int, Answer]) -> list[Step]:
             plan.append(Step(GUARD, number))
         plan.append(Step(code, number, check=number in lesson.judges))
         if "parameters" in tags(cell):
-            small = [f"{name} = {value!r}" for name, value in lesson.quick.items()]
-            plan.append(Step("\n".join(small), number))
+            plan.append(Step(assigned(lesson.quick), number))
     return [step for step in plan if step.code.strip()]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from course import ROOT
-from course.forked import FORKED, write_forked
+from course.forked import FORKED, search_path, write_forked
 from course.launches import launch_of
 from course.lesson import last_run, tags
 from course.processes import Work
@@ -163,9 +163,8 @@ class Run:
             tqdm.write(f"{self.name}: {about}")
 
     def environment(self) -> dict[str, str]:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         here = str(self.folder)  # also for what a killed program leaves behind
-        ours = {"PATH": path, "TMPDIR": here, "JUPYTER_RUNTIME_DIR": here}
+        ours = {"PATH": search_path(), "TMPDIR": here, "JUPYTER_RUNTIME_DIR": here}
         ours["IPYTHONDIR"] = str(self.folder / "ipython")  # with our startup file, not the user's
         return os.environ | ours | self.work.environment(self.part)
 
