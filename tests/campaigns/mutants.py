@@ -30,14 +30,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import by_hand  # noqa: F401
 import pytest
-from slices import Wanted, imports, lessons, rests_on
+from slices import Wanted, imports, lessons, rests_on, written_down
 
 from course import same
 from course.forked import around, search_path
@@ -92,12 +91,7 @@ def mutants(lesson: str) -> list[Mutant]:
     """The mutants of one lesson. ValueError names the file and what is wrong in it."""
     path = DATA / f"{lesson}.toml"
     file = path.relative_to(ROOT)
-    if not path.exists():
-        raise ValueError(f"{file} is not there: every lesson has mutants {FORMAT}")
-    try:
-        rows = tomllib.loads(path.read_text()).get("mutant", [])
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: {error} {FORMAT}") from None
+    rows = written_down(path, "mutants", FORMAT).get("mutant", [])
     least = LEAST.get(lesson[:2], 5)
     if len(rows) < least:
         raise ValueError(f"{file}: {len(rows)} mutants, at least {least} wanted {FORMAT}")

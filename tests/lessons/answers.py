@@ -28,11 +28,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from slices import Wanted, defined, imports, lessons, parsed, rests_on, used
+from slices import Wanted, defined, imports, lessons, parsed, rests_on, used, written_down
 
 from course.forked import around, search_path
 from course.launches import launch_of
@@ -76,19 +75,14 @@ def data(lesson: str) -> dict[str, list[dict]]:
     """The answers and verdicts of one lesson. ValueError names the file and what is wrong."""
     path = DATA / f"{lesson}.toml"
     file = path.relative_to(ROOT)
-    if not path.exists():
-        raise ValueError(f"{file} is not there: every lesson has answers {FORMAT}")
-    try:
-        read = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: {error} {FORMAT}") from None
-    for number, row in enumerate(read.get("answer", []), 1):
+    read = {"answer": [], "verdict": []} | written_down(path, "answers", FORMAT)
+    for number, row in enumerate(read["answer"], 1):
         if not {"exercise", "why", "code"} <= row.keys() <= KEYS:
             raise ValueError(f"{file}, answer {number}: it needs exercise, why and code {FORMAT}")
-    for number, row in enumerate(read.get("verdict", []), 1):
+    for number, row in enumerate(read["verdict"], 1):
         if row.keys() != {"cell", "one", "other"}:
             raise ValueError(f"{file}, verdict {number}: it needs cell, one and other {FORMAT}")
-    return {"answer": read.get("answer", []), "verdict": read.get("verdict", [])}
+    return read
 
 
 def cells(lesson: str) -> list[Cell]:
