@@ -24,7 +24,7 @@ import pytest
 from course import rooms, same
 from course.build.python import imports
 from course.files import write
-from course.lesson import SOLUTION, files_of
+from course.lesson import SOLUTION, about, files_of
 from course.machine import processor
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,7 +85,7 @@ def notebook(path: Path) -> list:
     read = nbformat.read(path, as_version=4)
     code = [each for each in read.cells if each.cell_type == "code"]
     cells = [[cell(each.source), each.metadata.get("tags")] for each in code]
-    return [cells, read.metadata.get("course", {}).get("quick")]
+    return [cells, about(read).get("quick")]
 
 
 @functools.cache

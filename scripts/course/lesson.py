@@ -65,6 +65,13 @@ def about(notebook: dict) -> dict:
     return notebook["metadata"].get("course", {})
 
 
+def begun_by(name: str, known: Iterable[str]) -> list[str]:
+    """The notebooks, as `solutions/06_ddp`, that a learner or teacher means by a name's beginning:
+    those of the same folder.
+    """
+    return [each for each in known if each.startswith(name) and each.count("/") == name.count("/")]
+
+
 def last_run(notebook: dict) -> dict:
     """Where the outputs of a notebook come from: machine, versions, seconds of each launch."""
     return about(notebook).get("outputs", {})

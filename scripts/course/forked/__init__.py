@@ -21,6 +21,7 @@ ever; umask and limits are those of the first launch. So some launches stay plai
 
 import os
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,7 +30,6 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course.launches import launch_of, reader
-from course.lesson import tags
 
 TORCHRUN = Path(__file__).resolve().parent  # the folder of the torchrun that forks
 FORKED = "forked"  # the tag of the cells that we put in
@@ -95,16 +95,35 @@ def may_fork(launch: str, reading: str, lesson: str) -> bool:
     return reader(reading, command.name) != "failure"
 
 
+def forking(codes: list[str], lesson: str, first: bool = True) -> list[bool]:
+    """Which of a notebook's cells are launches that may be forked; its first one if `first`."""
+    chosen = []
+    launches = 0
+    for code, following in pairwise([*codes, ""]):
+        launch = launch_of(code)
+        launches += bool(launch and launch.starter == "torchrun" and not launch.settings)
+        chosen.append((first or launches > 1) and may_fork(code, following, lesson))
+    return chosen
+
+
+def framed(cells: list, chosen: list[bool], folder: Path, made: Callable = str) -> list:
+    """Cells in order, and around each that is chosen what lets torchrun fork, and undoes it."""
+    before = BEFORE.format(settings=fork(folder))
+    after = AFTER.format(settings=plain())
+    every = []
+    for cell, forks in zip(cells, chosen, strict=True):
+        every += [made(before), cell, made(after)] if forks else [cell]
+    return every
+
+
 def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
-    """Cells in order, and around each ordinary launch those that let torchrun fork, and undo it."""
-    framed = []
-    for cell, following in pairwise([*cells, ""]):
-        if may_fork(cell, following, lesson):
-            before = BEFORE.format(settings=fork(folder))
-            framed += [before, cell, AFTER.format(settings=plain())]
-        else:
-            framed.append(cell)
-    return framed
+    """Cells that run outside of a notebook, such as those of a test, and what lets them fork."""
+    return framed(cells, forking(cells, lesson), folder)
+
+
+def code_of(notebook: NotebookNode) -> list[str]:
+    """Its cells; "" stands for one of text."""
+    return [cell.source if cell.cell_type == "code" else "" for cell in notebook.cells]
 
 
 def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = False) -> NotebookNode:
@@ -113,25 +132,14 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = Fals
     Its first launch is as readers have it: so each lesson shows that it starts for them. Unless
     `first`: in tests, which run each lesson on every push, that would be a sixth of the time.
     """
-    before = BEFORE.format(settings=fork(folder))
-    after = AFTER.format(settings=plain())
-    cells = []
-    launches = 0
-    for cell, following in pairwise([*notebook.cells, new_code_cell()]):
-        code = cell.source if cell.cell_type == "code" else ""
-        command = launch_of(code)
-        launches += bool(command and command.starter == "torchrun" and not command.settings)
-        if (first or launches > 1) and may_fork(code, following.source, lesson):
-            cells += [ours(before), cell, ours(after)]
-        else:
-            cells.append(cell)
+    chosen = forking(code_of(notebook), lesson, first)
+    cells = framed(notebook.cells, chosen, folder, ours)
     return new_notebook(cells=cells, metadata=notebook.metadata)
 
 
 def forks(notebook: NotebookNode, lesson: str) -> int:
     """How many launches of a notebook may be forked."""
-    variant = forked(notebook, lesson, Path())
-    return sum(FORKED in tags(cell) for cell in variant.cells) // 2
+    return sum(forking(code_of(notebook), lesson, first=False))
 
 
 def ours(source: str) -> NotebookNode:

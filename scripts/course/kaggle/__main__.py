@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from course import ROOT, same
 from course.files import write
-from course.lesson import about
+from course.lesson import about, begun_by
 from course.listed import NAME, MetadataError, load, notebook_metadata
 
 
@@ -44,18 +44,14 @@ def one_line(error: Exception) -> str:
 
 def choose(kernels: list[dict], names: list[str]) -> list[dict]:
     """The notebooks that these names begin, all of them without names."""
-    chosen = []
+    known = {short(kernel): kernel for kernel in kernels}
+    chosen = {}
     for name in names:
-        matching = []
-        for kernel in kernels:
-            known = short(kernel)
-            if known.startswith(name) and known.count("/") == name.count("/"):
-                matching.append(kernel)
+        matching = begun_by(name, known)
         if not matching:
-            there = ", ".join(map(short, kernels))
-            sys.exit(f"publish: no notebook begins with “{name}”: there is {there}")
-        chosen += [kernel for kernel in matching if kernel not in chosen]
-    return chosen or kernels
+            sys.exit(f"publish: no notebook begins with “{name}”: there is {', '.join(known)}")
+        chosen |= {each: known[each] for each in matching}
+    return list(chosen.values()) or kernels
 
 
 def linked(text: str, code_file: str, addresses: dict[str, str]) -> str:
