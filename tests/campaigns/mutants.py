@@ -141,7 +141,7 @@ def part(cells: list[str], launch: str, before: tuple[str, ...] = ()) -> list[st
         raise ValueError(f"no cell launches {launch}.py")
     first = programs.index(launch)
     last = first + 1
-    while last < len(cells) and not cells[last].startswith("!"):
+    while last < len(cells) and not programs[last]:
         last += 1
     kept = cells[first:last]
     wanted = Wanted(reads={*before})
