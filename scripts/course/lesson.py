@@ -42,6 +42,7 @@ STUB = re.compile(r"(?:#|//) STUB ?")
 HERE = "▼▼▼ your code here"  # what a learner looks for in an unsolved exercise
 STRAY = re.compile(r"(?:#|//) (?:(?:BEGIN|END) (?:SOLUTION|LIVE)|STUB)")
 NOT_YET = "✗ not yet"  # what a check prints until its exercise is solved: see handin.py
+PREDICT = "**Predict"  # how a prediction begins, in English
 HEADING = re.compile(r"^(#+) (.*)", re.MULTILINE)
 EXERCISE = re.compile(r"Exercise (\d+) · 練習 \1")
 LONGEST = 42  # letters of a heading, so that `class-06-…-123-catch-up` has the 64 that are allowed

@@ -35,6 +35,7 @@ NOUNS = {
     'get("tags"': "lesson.py",
     '"metadata"].get("course"': "lesson.py",
     "```diff *": "lesson.py",
+    "**Predict": "lesson.py",
     '"printed", "failure"': "launches.py",
 }
 

@@ -22,7 +22,17 @@ from pathlib import Path
 
 from course import ROOT
 from course.languages import CJK, FENCED
-from course.lesson import DIFF, BuildError, Heading, Lesson, about, demand, headings, last_run
+from course.lesson import (
+    DIFF,
+    PREDICT,
+    BuildError,
+    Heading,
+    Lesson,
+    about,
+    demand,
+    headings,
+    last_run,
+)
 from course.sources import Course
 
 CORE = 50  # minutes: one period
@@ -120,7 +130,7 @@ def parts(lesson: Lesson, seconds: list[float], through: str = "") -> dict[str, 
             part.words += words(piece)
             part.tokens += changed(piece)
             part.exercises += bool(heading and heading.exercise)
-            part.predictions += piece.count("**Predict")
+            part.predictions += piece.count(PREDICT)
     return held
 
 
