@@ -66,7 +66,7 @@ def about(notebook: dict) -> dict:
     return notebook["metadata"].get("course", {})
 
 
-def begun_by(name: str, known: Iterable[str]) -> list[str]:
+def meant_by(name: str, known: Iterable[str]) -> list[str]:
     """The notebooks, as `solutions/06_ddp`, that a learner or teacher means by a name's beginning:
     those of the same folder.
     """
@@ -296,7 +296,7 @@ class Lesson:
 
     @property
     def title(self) -> str:
-        """Its first heading, if that is in two languages: `06 · DDP · DDP`; "" without one."""
+        """Its first title in both languages, as `06 · DDP · 分散式資料平行`; "" without one."""
         every = [heading for cell in self.cells for heading in cell.headings]
         titles = [heading.text.strip() for heading in every if heading.level == 1]
         return next((title for title in titles if " · " in title), "")

@@ -124,6 +124,12 @@ def test_a_file_that_cannot_be_written_stops_the_cell(tmp_path) -> None:
     assert ending.startswith("CalledProcessError") and not (tmp_path / "b.py").exists()
 
 
+def test_a_lesson_has_the_title_that_stands_in_both_languages() -> None:
+    assert lesson().title == "01 · First · 第一課"
+    assert Lesson([prose("# My notes"), *lesson().cells]).title == "01 · First · 第一課"
+    assert Lesson([code("1")]).title == ""
+
+
 def test_a_title_is_found_by_its_english_alone() -> None:
     heading, cell = lesson().find("Two ways")
     assert heading.text == "Two ways · 兩種做法" and not cell.is_code

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from course import ROOT, same
 from course.files import write
-from course.lesson import about, begun_by
+from course.lesson import about, meant_by
 from course.listed import NAME, MetadataError, load, notebook_metadata
 
 
@@ -47,7 +47,7 @@ def choose(kernels: list[dict], names: list[str]) -> list[dict]:
     known = {short(kernel): kernel for kernel in kernels}
     chosen = {}
     for name in names:
-        matching = begun_by(name, known)
+        matching = meant_by(name, known)
         if not matching:
             sys.exit(f"publish: no notebook begins with “{name}”: there is {', '.join(known)}")
         chosen |= {each: known[each] for each in matching}

@@ -24,7 +24,7 @@ from nbformat import NotebookNode
 
 from course import report
 from course.files import emptied, write
-from course.lesson import about, begun_by
+from course.lesson import about, meant_by
 from course.machine import side_by_side
 from course.processes import MARK, Work, guarded
 from course.run.bar import Bar
@@ -41,7 +41,7 @@ def choose(names: list[str]) -> dict[Path, NotebookNode]:
         known[path.relative_to(NOTEBOOKS).as_posix()] = path
     chosen: dict[Path, NotebookNode] = {}
     for name in names or [""]:
-        paths = [known[each] for each in begun_by(name, sorted(known))]
+        paths = [known[each] for each in meant_by(name, sorted(known))]
         if name.endswith(".ipynb") and Path(name).exists():
             paths = [Path(name).resolve()]
         if not paths:
