@@ -348,7 +348,7 @@ def test_paper_shows_every_result_and_no_controls(reading: BrowserContext, site:
     for name in (
         "button:not(.enlarge)",
         ".bd-sidebar-primary",
-        ".bd-header-article",
+        ".bd-header",
         ".prev-next-area",
     ):
         assert not [node for node in page.locator(name).all() if node.is_visible()], name

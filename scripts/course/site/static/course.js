@@ -116,6 +116,11 @@
     apply();
   }
 
+  function fullScreen() {
+    if (document.fullscreenElement) document.exitFullscreen();
+    else root.requestFullscreen();
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     for (const button of document.querySelectorAll("[data-choose]")) {
       button.addEventListener("click", () => choose(button.dataset.choose));
@@ -124,7 +129,7 @@
     collectLabels();
     for (const button of document.querySelectorAll("[data-act]")) {
       const print = button.dataset.act === "print";
-      button.addEventListener("click", () => (print ? window.print() : window.toggleFullScreen()));
+      button.addEventListener("click", () => (print ? window.print() : fullScreen()));
     }
     apply();
   });
