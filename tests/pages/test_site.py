@@ -257,6 +257,21 @@ def test_lessons_follow_one_another(reading: BrowserContext, site: Path) -> None
     page.wait_for_url(f"**/{names[0]}.html")
 
 
+def test_the_lessons_are_put_away_and_taken_out(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
+    lessons = page.locator(".bd-links a[href^='00_start_here']")
+    for shown in (False, True):
+        page.locator("[data-act=lessons]").click()
+        assert lessons.is_visible() == shown
+    page.set_viewport_size({"width": 400, "height": 900})
+    lessons.wait_for(state="hidden")
+    page.locator(".primary-toggle").click()
+    lessons.wait_for()
+    assert page.locator(f"dialog[open] a[href^='../{FRONT}']").is_visible()
+    page.keyboard.press("Escape")
+    lessons.wait_for(state="hidden")
+
+
 def test_dark_is_dark_and_stays(reading: BrowserContext, site: Path) -> None:
     page = opened(reading, f"{site.as_uri()}/{LESSON}")
     page.locator(".theme-switch-button").click()

@@ -71,8 +71,7 @@ class Templates(BuiltinTemplateLoader):
         self.environment.globals["gettext"] = both
 
     def render(self, template: str, context: dict) -> str:
-        everywhere = {"suppress_sidebar_toctree": lambda **_: False}  # the lessons' list is
-        text = super().render(template, context | everywhere | {"body": ARTICLE})
+        text = super().render(template, context | {"body": ARTICLE})
         if "<html" not in text:
             return text  # a part, which the theme tries whether it is empty
         page = BeautifulSoup(text, "html.parser")

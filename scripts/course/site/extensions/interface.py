@@ -13,13 +13,11 @@ from course.site.extensions.languages import BETWEEN, language
 WORDS = {
     "Announcement": "公告",
     "Back to top": "回到最上面",
-    "Collapse Sidebar": "收起課程目錄",
     "Color mode": "明暗",
     "Copied!": "已複製",
     "Copy": "複製",
     "Copy to clipboard": "複製到剪貼簿",
     "Dark": "深色",
-    "Expand Sidebar": "展開課程目錄",
     "Failed to copy": "複製失敗",
     "Light": "淺色",
     "On this page": "本頁內容",
@@ -34,7 +32,6 @@ WORDS = {
     "previous page": "上一頁",
 }
 APART = ("title", "code")  # cannot hold a tag, or is no prose
-SIDEBAR = {"role": "complementary", "aria-label": "The course · 這門課"}
 
 
 def both(text: str) -> str:
@@ -60,8 +57,7 @@ def marked(text: str) -> str:
 
 
 def mark(page: BeautifulSoup) -> None:
-    """Mark every text of a page that is in both languages; and what its sidebar is."""
-    page.find(id="pst-primary-sidebar").attrs |= SIDEBAR
+    """Mark every text of a page that is in both languages."""
     for text in page.find_all(string=lambda words: BETWEEN in words):
         if type(text) is NavigableString and not text.find_parent(APART):  # no script
             text.replace_with(BeautifulSoup(marked(escape(text)), "html.parser"))

@@ -116,10 +116,11 @@
     apply();
   }
 
-  function fullScreen() {
-    if (document.fullscreenElement) document.exitFullscreen();
-    else root.requestFullscreen();
-  }
+  const ACTS = {
+    lessons: () => root.classList.toggle("no-lessons"),
+    print: () => window.print(),
+    full: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
+  };
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const button of document.querySelectorAll("[data-choose]")) {
@@ -128,8 +129,7 @@
     collectLinks();
     collectLabels();
     for (const button of document.querySelectorAll("[data-act]")) {
-      const print = button.dataset.act === "print";
-      button.addEventListener("click", () => (print ? window.print() : fullScreen()));
+      button.addEventListener("click", ACTS[button.dataset.act]);
     }
     apply();
   });
