@@ -21,7 +21,7 @@ html_theme = "pydata_sphinx_theme"
 html_static_path = ["static"]
 html_css_files = ["course.css", "front.css", "reading.css"]
 html_js_files = ["course.js", ("reading.js", {"defer": "defer"})]
-html_scaled_image_link = False
+html_scaled_image_link = False  # all images have a size
 html_sidebars = {"**": ["navbar-logo", "lessons"]}
 templates_path = ["templates"]
 template_bridge = "course.site.extensions.finish.Templates"
@@ -31,7 +31,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "navbar_align": "left",
     "navbar_start": ["navbar-logo", *buttons],
-    # What is at the end of the theme's head moves into a sidebar on a phone: so there is nothing.
+    # On a phone the theme moves what is in the middle or at the end into a sidebar.
     "navbar_center": [],
     "navbar_end": [],
     "navbar_persistent": [],

@@ -2,7 +2,7 @@
 
 The theme's icon script (1.5 MB) and its search scripts go, since course.css draws the icons and
 search.js searches. The policy refuses all scripts but the site's files and those that the theme
-writes into a page, which are named by their hash; in a lesson's own text it refuses all.
+writes into a page's frame, which are named by their hash.
 """
 
 import base64
@@ -64,7 +64,7 @@ def policy(page: BeautifulSoup) -> str:
 
 
 class Templates(BuiltinTemplateLoader):
-    """The theme's templates. Of a page they make the frame is parsed, its own text is put in."""
+    """The theme's templates. A page's frame is parsed and marked; then its own text is put in."""
 
     def init(self, builder: Builder, theme: Theme) -> None:
         super().init(builder, theme)
@@ -85,7 +85,7 @@ class Templates(BuiltinTemplateLoader):
 
 
 def place(app: Sphinx, document: nodes.document, name: str) -> None:
-    """Images wait until they are scrolled to, in a place of their own size; no head is empty."""
+    """Images load when they are near, in a place of their size. An empty head is a plain cell."""
     for image in document.findall(nodes.image):
         image["loading"] = "lazy"
         image["scale"] = 100  # Sphinx then writes its width and height
