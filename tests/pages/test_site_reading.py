@@ -128,6 +128,8 @@ def test_cards_exercises_figures_and_tips(reading: BrowserContext, site: Path, n
     check_figures(page, (site / "notebooks" / f"{name}.html").read_text())
     check_exercises(page, name)
     check_tips(page, site)
+    rows = page.locator("article p", has_text=re.compile(r"^\s*\| "))
+    assert not rows.count(), "a table is written out"
 
 
 def test_a_guess_shows_its_own_results_to_keyboards_and_in_one_language(

@@ -50,6 +50,7 @@ html_show_copyright = False
 
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # what a cell shows may have a table
 nb_code_prompt_show = "Show the program · 展開程式"
 nb_code_prompt_hide = "Hide the program · 收起程式"
 myst_heading_anchors = 3
