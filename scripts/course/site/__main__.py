@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import time
+import warnings
 from pathlib import Path
 
 from jinja2 import TemplateNotFound
@@ -58,7 +59,10 @@ def run_sphinx(work: Path, faults: Faults, settings: dict[str, object]) -> None:
     """Let Sphinx make pages in work/html; what it warns of is collected."""
     progress = Progress()
     try:
-        with patch_docutils(SETTINGS), docutils_namespace():
+        with patch_docutils(SETTINGS), docutils_namespace(), warnings.catch_warnings():
+            # The extensions' calls of old names are no business of ours.
+            warnings.simplefilter("ignore", PendingDeprecationWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
             app = Sphinx(
                 work / "pages",
                 SETTINGS,
