@@ -1,11 +1,9 @@
 """The site in real browsers: one language at a time, search, keyboard; it loads only itself."""
 
-import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
-import firefox
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -433,22 +431,3 @@ def test_nothing_lies_in_the_site_that_no_page_asks_for(site: Path) -> None:
     for file in site.glob("_*/**/*"):
         if file.is_file() and ".LICENSE" not in file.name:
             assert any(file.name in text for path, text in texts.items() if path != file), file
-
-
-@pytest.mark.thorough
-def test_firefox_keeps_the_language_and_finds(site: Path, tmp_path: Path) -> None:
-    program = firefox.installed()
-    if not program:
-        pytest.fail("There is no Firefox. As root: apt-get install -y firefox-esr", pytrace=False)
-    with firefox.started(program, tmp_path) as window:
-        window.open(f"{site.as_uri()}/{LESSON}")
-        window.click("[data-choose=zh]")
-        window.click(".prev-next-area a.right-next")
-        assert window.run("return location.href").endswith("07_compile.html?lang=zh")
-        assert not window.run(f"return ({TEXTS})('zh').foreign")
-        for query in ("梯度", "集體通訊", "all_reduce", "Watchdog caught collective"):
-            window.open(f"{site.as_uri()}/search.html?q={query}&lang=zh")
-            script = "return [...document.querySelectorAll('mark')].map(it => it.textContent)"
-            assert json.dumps(query, ensure_ascii=False).strip('"') in window.run(script)
-        window.open(f"{site.as_uri()}/search.html?q=xqzvw")
-        assert not window.run("return document.querySelectorAll('#course-results li').length")
