@@ -60,7 +60,9 @@ def parts(work: Path) -> dict[str, Part]:
     """All parts, by the names that a command has for them."""
     bf16 = bf16_units()
     last = "channels last, bf16" if bf16 else "channels last (this CPU has no bf16 instructions)"
-    note = f"in bf16, with {' and '.join(bf16)}" if bf16 else last.replace("channels last", "fp32")
+    note = "both fp32: this CPU has no bf16 instructions"
+    if bf16:
+        note = f"in bf16, with {' and '.join(bf16)}"
     ranks = [
         Ratio(f"DDP, two ranks / {NEVER}", "stock", "silent", limit="≤ 1"),
         Ratio(f"DDP, two ranks / {ALONE}", "stock", "alone", limit="≤ 2"),

@@ -37,7 +37,8 @@ def arguments() -> argparse.Namespace:
     add("--note", default="", help="with --keep: what a reader should know about the runs")
     add("--seconds", type=float, help="of each training: 10, for --final 120")
     add("--seeds", type=int, help="of each side: 6, for --final 3")
-    add("--candidates", nargs="+", metavar="SWITCH", help="only these, in this order")
+    known = [each.switches for each in CANDIDATES]
+    add("--candidates", nargs="+", choices=known, help="only these, in this order")
     add("--final", action="store_true", help="the fastest beside the tutorials' network")
     add("--fastest", default="", help="SWITCH+SWITCH@RATE, in place of what the waterfall kept")
     add("--gpus", action="store_true", help="lesson 09's recipe beside a published record's")
@@ -46,6 +47,8 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.seeds == 1 and not args.gpus:
         parser.error("one seed has no interval: --seeds needs two or more")
+    if args.fastest and "@" not in args.fastest:
+        parser.error(f"--fastest {args.fastest} has no rate: SWITCH+SWITCH@RATE")
     if args.data and not (args.data / "cifar-10-batches-py").is_dir():
         parser.error(f"there is no cifar-10-batches-py in {args.data}")
     return args

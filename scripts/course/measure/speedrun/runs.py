@@ -86,10 +86,9 @@ class Runs:
             if any(way not in done for way in part):
                 missing += part
         self.bar.update(len(ways) - len(missing))
-        if self.alone or any("compile" in way for way in missing):
-            groups = [[way] for way in missing]  # both sides of a pair, one right after the other
-        else:
-            groups = [missing] if missing else []
+        groups = [[way] for way in missing]  # both sides of a pair, one right after the other
+        if missing and not self.alone and not any("compile" in way for way in missing):
+            groups = [missing]
         for group in groups:
             self.launch(group)
             self.bar.update(len(group))
