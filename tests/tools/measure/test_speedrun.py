@@ -160,6 +160,8 @@ def test_only_what_is_missing_is_trained(tmp_path: Path, monkeypatch) -> None:
     assert len(commands) == 3
     trained.make(["last@1:2", "plain@1:3"])
     assert ["--settle" in command for command in commands] == 3 * [False] + [True]
+    trained.make(["last@1:2", "plain@1:4"], together=2)
+    assert {"last@1:2", "plain@1:4"} <= set(commands[-1])  # a pair stands side by side
     assert not [*tmp_path.glob("cold-*")]
 
 
