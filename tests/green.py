@@ -34,7 +34,7 @@ MADE_OF = "made of"  # under this name a test's hash travels with its report
 PROGRAM = re.compile(r"(\w+)\.(?:py|cpp|h|sh|yaml)\b")
 A_LESSONS_OWN = re.compile(r"test_(\d\d|common)_\w+\.py")
 # Tests of tools, and of the slides in a browser, that look at no lesson's words.
-WORDLESS = ["bench", "bench_long", "bench_rounds", "build_exercises", "build_kinds"]
+WORDLESS = ["bench", "pairs", "build_exercises", "build_kinds"]
 WORDLESS += ["build_languages", "build_launches", "build_outputs", "build_programs", "build_rooms"]
 WORDLESS += ["build_refusals", "build_routes", "build_workshop", "check_style", "conftest"]
 WORDLESS += ["publish", "run", "run_alt", "run_forked", "run_processes", "same", "site_build"]

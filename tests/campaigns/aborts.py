@@ -29,6 +29,7 @@ from pathlib import Path
 import by_hand  # noqa: F401
 
 from course import processes, rooms
+from course.measure.start import torchrun
 
 ROOT = Path(__file__).resolve().parents[2]
 OFTEN = ROOT / "tests" / "programs" / "ends_often.py"
@@ -48,8 +49,7 @@ def often(launches: int, cured: bool) -> Counter:
 
 def by_torchrun(program: str, arguments: list[str], launches: int) -> Counter:
     """How the launches of a lesson's program ended, counted; what failed is shown."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*torchrun, str(rooms.program(program)), *arguments]
+    command = [*torchrun(2), str(rooms.program(program)), *arguments]
     ends: Counter = Counter()
     with processes.guarded("COURSE_ABORTS", "aborts-") as work:
         settings = environment(**work.environment()) | {"PYTHONPATH": ""}
