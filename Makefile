@@ -72,7 +72,7 @@ cluster: .venv/test  ## lessons 13 and 14 on real parts: slow links, Slurm, Torc
 	@$(MAKE) --no-print-directory .venv-cluster/ready
 	$(BIN)/python -m pytest -m cluster tests/campaigns/cluster
 
-bench: .venv/test  ## measure the ratios that the course speaks of; more: PARTS="--frameworks"
+bench: .venv/test  ## measure the ratios that the course speaks of, or some: PARTS="small-CNN MLP"; does it run? PARTS=--quick
 	$(BIN)/python -m course.measure $(PARTS)
 
 speedrun: .venv/test  ## from the tutorials' training to the fastest, change by change: PARTS="--data FOLDER"

@@ -24,7 +24,7 @@ import pytest
 from course import rooms, same
 from course.build.python import imports
 from course.files import write
-from course.lesson import SOLUTION, files_of
+from course.lesson import SOLUTION, about, files_of
 from course.machine import processor
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,9 +34,9 @@ MADE_OF = "made of"  # under this name a test's hash travels with its report
 PROGRAM = re.compile(r"(\w+)\.(?:py|cpp|h|sh|yaml)\b")
 A_LESSONS_OWN = re.compile(r"test_(\d\d|common)_\w+\.py")
 # Tests of tools, and of the slides in a browser, that look at no lesson's words.
-WORDLESS = ["bench", "bench_long", "bench_rounds", "build_exercises", "build_kinds"]
+WORDLESS = ["bench", "pairs", "build_exercises", "build_kinds"]
 WORDLESS += ["build_languages", "build_launches", "build_outputs", "build_programs", "build_rooms"]
-WORDLESS += ["build_refusals", "build_routes", "build_workshop", "check_style", "conftest", "once"]
+WORDLESS += ["build_refusals", "build_routes", "build_workshop", "check_style", "conftest"]
 WORDLESS += ["publish", "run", "run_alt", "run_forked", "run_processes", "same", "site_build"]
 WORDLESS += ["speedrun", "deck_editing", "deck_keys", "deck_looks", "faults"]
 # Those that also look at the code of all notebooks, and at their headings, from which ids come.
@@ -85,7 +85,7 @@ def notebook(path: Path) -> list:
     read = nbformat.read(path, as_version=4)
     code = [each for each in read.cells if each.cell_type == "code"]
     cells = [[cell(each.source), each.metadata.get("tags")] for each in code]
-    return [cells, read.metadata.get("course", {}).get("quick")]
+    return [cells, about(read).get("quick")]
 
 
 @functools.cache

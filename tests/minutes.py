@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from course.files import write
+from course.lesson import last_run
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "minutes.json"
@@ -40,8 +41,7 @@ def unit(nodeid: str) -> str:
 def of_launches(lesson: str) -> float:
     """The minutes that a lesson's launches took in its last `make outputs`."""
     path = ROOT / "notebooks" / "solutions" / f"{lesson}.ipynb"
-    course = json.loads(path.read_text())["metadata"].get("course", {})
-    return sum(course.get("outputs", {}).get("seconds", [])) / 60
+    return sum(last_run(json.loads(path.read_text())).get("seconds", [])) / 60
 
 
 def forecast(item: pytest.Item) -> float:

@@ -14,12 +14,10 @@ from course.lesson import demand
 NUMBER = re.compile(r'(<span [^>]*?data-run="([^"]*)"[^>]*>).*?(</span>)')
 # The run of `make bench` that all pages speak of. assets/ keeps one for each processor.
 REFERENCE = "bench-intel-xeon-processor-6-207-2-cores.json"
-# What the two ends of a row are, in both languages. See course.measure.rounds.
+# What the two ends of a row are, in both languages. See course.measure.pairs.
 SPANS = {
     "interval": ("95 % interval", "中位數的 95% 區間"),
     "range": ("lowest and highest round", "最低與最高的一輪"),
-    "once": ("only value: measured once", "唯一的值：只量了一次"),
-    "count": ("exact value: counted", "確切的值：用數的"),
 }
 
 

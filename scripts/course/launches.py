@@ -6,7 +6,7 @@ Which commands start a program is said in one place: launch.py, which watches th
 import ast
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from course import rooms
 
@@ -17,6 +17,8 @@ LOOKING = {"cat", "diff", "grep", "head", "ls", "sed", "tail", "wc", "which"}
 SETTING = re.compile(r"[A-Za-z_]\w*=\S*")
 PROGRAM = re.compile(r"\w+\.(?:py|sh|cpp)")
 CLEVER = re.compile(r"[|&;<>$`\\\n]")
+# How a cell reads what a launch came to: `result("ddp")`.
+READERS = {"result", "printed", "failure"}
 # What IPython makes of `!`, `x = !`, `%` and `%%`.
 SHELL = {"system", "getoutput", "run_line_magic", "run_cell_magic"}
 
@@ -78,6 +80,39 @@ def launch_of(cell: str) -> Launch | None:
     return started(cell[1:]) if plain else None
 
 
+@lru_cache(maxsize=10_000)
+def parsed(source: str, place: str = "a cell") -> ast.Module:
+    """A cell or a program as a tree, `!` and `%` lines as IPython makes them plain Python.
+
+    SyntaxError names the place.
+    """
+    try:
+        return ast.parse(source, place)
+    except SyntaxError:
+        from IPython.core.inputtransformer2 import TransformerManager  # takes a moment
+
+        return ast.parse(TransformerManager().transform_cell(source), place)
+
+
+def read_by(code: ast.AST) -> dict[str, str]:
+    """The programs whose launches a cell reads, each with its reader: {"ddp": "result"}."""
+    readers = {}
+    for node in ast.walk(code):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in READERS and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant):
+                readers[first.value] = ast.unparse(node.func)
+    return readers
+
+
+def reader(cell: str, program: str) -> str:
+    """Which function reads there what a program's launch came to; "" if none does."""
+    try:
+        return read_by(parsed(cell)).get(program, "")
+    except SyntaxError:  # a text, or a cell that will tell its reader so
+        return ""
+
+
 def template(text: ast.expr) -> str:
     """A command as a cell writes it: the values of an f-string stay in braces."""
     if isinstance(text, ast.Constant):
@@ -99,13 +134,13 @@ def begun(tree: ast.Module) -> dict[str, Launch | None]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             names[id(node.value)] = node.targets[0].id
-    found = {}
+    launches = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Begun" and node.args:
             command = template(node.args[0])
             launch = None if CLEVER.search(command) else started(command)
-            found[names.get(id(node), "")] = launch
-    return found
+            launches[names.get(id(node), "")] = launch
+    return launches
 
 
 def awaited(tree: ast.Module) -> set[str]:

@@ -25,6 +25,8 @@ KINDS = "|".join(kind.removeprefix(".") for kind in rooms.KINDS)
 # A file of a room, or a reference run of assets/, whose numbers a lesson draws.
 WRITE = re.compile(rf"%%writefile (\w+\.(?:{KINDS})|[\w-]+\.json)$", re.MULTILINE)
 NAMES = re.compile(r"%%writefile (?:\S+ )+\S+")  # in a source: they come in one folded cell
+# The difference of two programs, and what is in it: nothing, until it is built.
+DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 # How that cell is built. Written so, each file is byte for byte what `%%writefile` makes of it.
 HEAD = "%%bash -e\n# Files that this notebook uses. You can go on without reading them."
 END = "END"
@@ -40,9 +42,13 @@ STUB = re.compile(r"(?:#|//) STUB ?")
 HERE = "▼▼▼ your code here"  # what a learner looks for in an unsolved exercise
 STRAY = re.compile(r"(?:#|//) (?:(?:BEGIN|END) (?:SOLUTION|LIVE)|STUB)")
 NOT_YET = "✗ not yet"  # what a check prints until its exercise is solved: see handin.py
+PREDICT = "**Predict"  # how a prediction begins, in English
 HEADING = re.compile(r"^(#+) (.*)", re.MULTILINE)
 EXERCISE = re.compile(r"Exercise (\d+) · 練習 \1")
 LONGEST = 42  # letters of a heading, so that `class-06-…-123-catch-up` has the 64 that are allowed
+
+
+WORKSHOP = "workshop"  # the notebook of the class
 
 
 class BuildError(Exception):
@@ -55,9 +61,26 @@ def demand(truth: object, place: str, otherwise: str) -> None:
         raise BuildError(f"{place}: {otherwise}")
 
 
-def about(notebook: NotebookNode) -> dict:
+def about(notebook: dict) -> dict:
     """What the course records in a notebook: needs, GPU minutes, quick parameters, its last run."""
-    return notebook.metadata.get("course", {})
+    return notebook["metadata"].get("course", {})
+
+
+def meant_by(name: str, known: Iterable[str]) -> list[str]:
+    """The notebooks, as `solutions/06_ddp`, that a learner or teacher means by a name's beginning:
+    those of the same folder.
+    """
+    return [each for each in known if each.startswith(name) and each.count("/") == name.count("/")]
+
+
+def last_run(notebook: dict) -> dict:
+    """Where the outputs of a notebook come from: machine, versions, seconds of each launch."""
+    return about(notebook).get("outputs", {})
+
+
+def assigned(parameters: dict) -> str:
+    """The lines of code that give parameters these values."""
+    return "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
 
 
 def tags(node: dict) -> list[str]:
@@ -126,11 +149,11 @@ class Heading(NamedTuple):
 def headings(prose: str) -> tuple[Heading, ...]:
     """The headings of a Markdown cell, none of what looks like one in code."""
     plain = FENCED.sub(lambda match: " " * len(match[0]), prose)
-    found = []
+    parsed = []
     for match in HEADING.finditer(plain):
         text = prose[match.start(2) : match.end(2)]
-        found.append(Heading(len(match[1]), text, match.start()))
-    return tuple(found)
+        parsed.append(Heading(len(match[1]), text, match.start()))
+    return tuple(parsed)
 
 
 # ---- cells, sections, lessons
@@ -191,7 +214,7 @@ class Cell:
         return judges and not self.files
 
     @property
-    def check(self) -> str:
+    def ending(self) -> str:
         """What handin.py knows a check by, as `3:1f0c9a77`: its lines below the exercise."""
         lines = self.written.rpartition("END SOLUTION\n")[2].strip().splitlines()
         text = "\n".join(lines)
@@ -255,12 +278,12 @@ class Lesson:
 
         A cell with several headings belongs to the section of its last one.
         """
-        found = [Section()]
+        sections = [Section()]
         for cell in self.cells:
             if cell.headings:
-                found.append(Section(cell.headings[-1]))
-            found[-1].cells.append(cell)
-        return found if found[0].cells else found[1:]
+                sections.append(Section(cell.headings[-1]))
+            sections[-1].cells.append(cell)
+        return sections if sections[0].cells else sections[1:]
 
     @property
     def files(self) -> dict[str, str]:
@@ -270,6 +293,13 @@ class Lesson:
     @property
     def launches(self) -> list[Launch]:
         return [cell.launch for cell in self.code if cell.launch]
+
+    @property
+    def title(self) -> str:
+        """Its first title in both languages, as `06 · DDP · 分散式資料平行`; "" without one."""
+        every = [heading for cell in self.cells for heading in cell.headings]
+        titles = [heading.text.strip() for heading in every if heading.level == 1]
+        return next((title for title in titles if " · " in title), "")
 
     def tagged(self, tag: str) -> list[Cell]:
         return [cell for cell in self.cells if tag in cell.tags]
@@ -287,13 +317,13 @@ class Lesson:
 
         Not `numbered`, as in the workshop, every check is an exercise, in its order.
         """
-        found = []
+        judging = []
         for section in self.sections:
             for cell in filter(lambda cell: cell.is_check, section.cells):
-                exercise = section.exercise if numbered else str(len(found) + 1)
+                exercise = section.exercise if numbered else str(len(judging) + 1)
                 if exercise:
-                    found.append((cell, exercise))
-        return found
+                    judging.append((cell, exercise))
+        return judging
 
 
 def identify(cells: list[Cell], lesson: str, place: str) -> list[str]:
@@ -324,6 +354,18 @@ def identify(cells: list[Cell], lesson: str, place: str) -> list[str]:
 # ---- exercises
 
 
+def divided(lines: str) -> tuple[list[str], list[str]]:
+    """The lines of a region: its solution, and its stub."""
+    solution = []
+    stub = []
+    for line in lines.splitlines():
+        if STUB.match(line.lstrip()):
+            stub.append(STUB.sub("", line, count=1))
+        else:
+            solution.append(line)
+    return solution, stub
+
+
 def solve(source: str, solved: bool, place: str, live: bool = False) -> str:
     """Keep the solution, or put the stub (`# STUB …` lines of the same region) in its place.
 
@@ -331,12 +373,7 @@ def solve(source: str, solved: bool, place: str, live: bool = False) -> str:
     """
 
     def region(match: re.Match) -> str:
-        solution, stub = [], []
-        for line in match["lines"].splitlines():
-            if STUB.match(line.lstrip()):
-                stub.append(STUB.sub("", line, count=1))
-            else:
-                solution.append(line)
+        solution, stub = divided(match["lines"])
         demand(stub, place, "a solution without a `# STUB …` line: unsolved, it must still run.")
         if solved or (match["kind"] == "LIVE" and not live):
             return "\n".join(solution) + "\n"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from slugify import slugify  # the one that Kaggle's client uses
 
+from course.lesson import WORKSHOP
+
 NAME = "kaggle-metadata.json"
 SCHEMA = json.loads(Path(__file__).with_name("listed.schema.json").read_text())
 
@@ -79,8 +81,8 @@ def load(root: Path, built: bool = False) -> dict:
     except ValueError as error:
         problem = f"not the JSON that it should be ({error})"
         raise MetadataError(f"{NAME}: {problem}. Correct it there.") from None
-    found = Draft202012Validator(SCHEMA).iter_errors(listed)
-    errors = sorted(found, key=lambda error: list(map(str, error.path)))
+    violations = Draft202012Validator(SCHEMA).iter_errors(listed)
+    errors = sorted(violations, key=lambda error: list(map(str, error.path)))
     problems = [spelled(error, listed) for error in errors]
     if not problems:
         problems = clashes(listed, root, built)
@@ -147,7 +149,7 @@ def typed(listed: dict) -> dict[str, str]:
     """Addresses as a class reads them from a slide and types them; "" for what is not set."""
     owner = listed["owner"]
     repository = listed["repository"]
-    kernel = settings(listed, "notebooks/workshop.ipynb")
+    kernel = settings(listed, f"notebooks/{WORKSHOP}.ipynb")
     return {
         "workshop": f"kaggle.com/code/{owner}/{kernel.get('slug', '')}" if owner else "",
         "course": f"github.com/{repository}" if repository else "",

@@ -118,11 +118,11 @@ def wait_until_calm(
         times = measure()
         if times >= CALM:
             return True
-        told = f"two processes come {times:.2f} × as far as one, {CALM:g} × is calm"
+        state = f"two processes come {times:.2f} × as far as one, {CALM:g} × is calm"
         if time.monotonic() + pause > deadline:
-            tell(f"{what}: this machine is still busy ({told}), and measures all the same")
+            tell(f"{what}: this machine is still busy ({state}), and measures all the same")
             return False
-        tell(f"{what}: waits for a calm machine ({told}), looks again in {pause:g} s")
+        tell(f"{what}: waits for a calm machine ({state}), looks again in {pause:g} s")
         if stopped.wait(pause):
             return False
 

@@ -85,10 +85,10 @@ def everything_printed(cells: list[NotebookNode]) -> str:
 
 def parts(cell: NotebookNode) -> dict[str, NotebookNode]:
     """For each file that a cell writes, a cell that writes it alone."""
-    made = {}
+    single = {}
     for name, text in files_of(cell.source).items():
-        made[name] = NotebookNode(cell | {"source": f"%%writefile {name}\n{text}"})
-    return made
+        single[name] = NotebookNode(cell | {"source": f"%%writefile {name}\n{text}"})
+    return single
 
 
 class Run(NamedTuple):

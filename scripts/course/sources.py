@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import tomllib
 from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
@@ -13,7 +14,10 @@ from course import listed, rooms
 from course.filled import with_numbers
 from course.languages import check_languages
 from course.lesson import (
+    DIFF,
     END,
+    WORKSHOP,
+    BuildError,
     Cell,
     Lesson,
     Opening,
@@ -28,7 +32,6 @@ from course.lesson import (
 CELL_LINES = 12
 CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
 LINE = re.compile(r"<!-- (\w+\.py)#(.+?) -->`[^`]*`")
-DIFF = re.compile(r"^```diff *(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 HIDDEN = {"jupyter": {"source_hidden": True}, "_kg_hide-input": True, "cellView": "form"}
 
 
@@ -38,6 +41,7 @@ class Course:
     def __init__(self, root: Path):
         self.root = root
         self.notebooks = root / "notebooks"
+        self.workshop = self.notebooks / f"{WORKSHOP}.ipynb"
         self.lessons = root / "scripts" / "lessons"
         paths = sorted((self.notebooks / "src").glob("*.md"))
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
@@ -48,10 +52,19 @@ class Course:
     def name(self, path: Path) -> str:
         return str(path.relative_to(self.root))
 
+    def asset(self, name: str) -> dict:
+        """What a file of TOML in assets/ says; nothing without it."""
+        path = self.root / "assets" / name
+        try:
+            return tomllib.loads(path.read_text()) if path.exists() else {}
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            problem = f"not the TOML that it should be ({error}): correct it there."
+            raise BuildError(f"{self.name(path)}: {problem}") from None
+
     def titles(self) -> Iterator[tuple[str, str, str]]:
         """Number, English and Chinese title of each lesson."""
         for path, source in self.sources.items():
-            title = re.match(r"# (\d+) · (.+?) · (.+)", source.cells[0].source)
+            title = re.match(r"(\d+) · (.+?) · (.+)", Lesson.of(source).title)
             place = self.name(path)
             demand(title, place, "begin with `# 03 · Title · 標題`.")
             number = path.stem[:2]
@@ -84,10 +97,10 @@ class Course:
 
         def fill(match: re.Match) -> str:
             lines = self.program(match[1], True, place).splitlines()
-            found = [line for line in lines if match[2] in line]
-            remedy = f"{match[1]} has {len(found)} lines with {match[2]}: name a piece of one line."
-            demand(len(found) == 1, place, remedy)
-            code = found[0].partition("  # ")[0].strip().removeprefix("Run:").lstrip()
+            those = [line for line in lines if match[2] in line]
+            remedy = f"{match[1]} has {len(those)} lines with {match[2]}: name a piece of one line."
+            demand(len(those) == 1, place, remedy)
+            code = those[0].partition("  # ")[0].strip().removeprefix("Run:").lstrip()
             if code.startswith("def "):
                 code = code.partition(" ->")[0]
             return f"<!-- {match[1]}#{match[2]} -->`{code}`"

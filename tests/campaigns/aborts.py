@@ -1,7 +1,6 @@
 """How often does a rank on gloo die after all its work? Before the cure, and with it.
 
 Run:  python tests/campaigns/aborts.py                    # `make aborts`: 40 uncured, 500 cured
-      python tests/campaigns/aborts.py --plain 6          # uncured, each rank a Python of its own
       python tests/campaigns/aborts.py --program first --launches 200   # by torchrun, as readers do
       python tests/campaigns/aborts.py --program curve --launches 100 --arguments=--talk
 
@@ -21,10 +20,8 @@ Two ranks that import torch cost 6 s of processor time, forked ones .5 s; they e
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -32,19 +29,10 @@ from pathlib import Path
 import by_hand  # noqa: F401
 
 from course import processes, rooms
+from course.measure.start import torchrun
 
 ROOT = Path(__file__).resolve().parents[2]
 OFTEN = ROOT / "tests" / "programs" / "ends_often.py"
-# The smallest program that was seen to abort.
-SMALLEST = """
-import torch, torch.distributed as dist
-
-dist.init_process_group("gloo")
-import torch.distributed.nn.functional
-for _ in range(300):
-    dist.all_reduce(torch.ones(8), async_op=True)
-dist.destroy_process_group()
-"""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -59,32 +47,9 @@ def often(launches: int, cured: bool) -> Counter:
     return Counter({int(code): ranks for code, ranks in json.loads(done.stdout).items()})
 
 
-def plainly(launches: int) -> Counter:
-    """Exit codes of the ranks of the smallest program, each started as torchrun does it."""
-    codes: Counter = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "ends.py"
-        program.write_text(SMALLEST)
-        for _ in range(launches):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = str(probe.getsockname()[1])
-            ranks = []
-            for rank in range(2):
-                place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-                settings = environment(RANK=str(rank), **place)
-                started = subprocess.Popen(
-                    [sys.executable, program], env=settings, stderr=subprocess.DEVNULL
-                )
-                ranks.append(started)
-            codes.update(rank.wait() for rank in ranks)
-    return codes
-
-
 def by_torchrun(program: str, arguments: list[str], launches: int) -> Counter:
     """How the launches of a lesson's program ended, counted; what failed is shown."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*torchrun, str(rooms.program(program)), *arguments]
+    command = [*torchrun(2), str(rooms.program(program)), *arguments]
     ends: Counter = Counter()
     with processes.guarded("COURSE_ABORTS", "aborts-") as work:
         settings = environment(**work.environment()) | {"PYTHONPATH": ""}
@@ -119,7 +84,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--launches", type=int, default=500, help="with the cure")
     parser.add_argument("--uncured", type=int, default=40, help="launches without it")
-    parser.add_argument("--plain", type=int, default=0, help="launches of the smallest program")
     parser.add_argument("--program", help="count launches of this one, as readers launch it")
     parser.add_argument("--arguments", nargs="*", default=[], help="the program's own")
     args = parser.parse_args()
@@ -127,10 +91,6 @@ def main() -> int:
         ends = by_torchrun(args.program, args.arguments, args.launches)
         print(f"{args.program}: {dict(ends)}")
         return 1 if set(ends) != {"clean"} else 0
-    if args.plain:
-        began = time.monotonic()
-        tell(f"{args.plain} plain launches, uncured", plainly(args.plain), began)
-        return 0
     began = time.monotonic()
     tell(f"{args.uncured} launches, uncured", often(args.uncured, cured=False), began)
     began = time.monotonic()

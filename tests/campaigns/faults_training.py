@@ -9,7 +9,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from faults_processes import Lost, demand, end, gone, marked, start, still, wait
 
 from course import rooms
+from course.measure.start import torchrun
 
 EVERY = 5  # steps from save to save
 
@@ -45,8 +45,7 @@ class Training:
         """Launch it, or launch it again; nothing while torchrun has a restart left."""
         if self.agent and self.agent.poll() is None:
             return
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node=2", "--max-restarts=2"]
+        command = [*torchrun(2), "--max-restarts=2"]
         command += ["--shutdown-timeout=5"]  # told to end, a rank has 5 s, and not the default 30
         command += [rooms.program("resume"), "--epochs=10", f"--every={EVERY}", f"--pause={pause}"]
         if self.agent:

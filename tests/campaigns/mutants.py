@@ -30,19 +30,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import by_hand  # noqa: F401
 import pytest
-from slices import Wanted, imports, lessons, rests_on
+from slices import Wanted, imports, lessons, rests_on, written_down
 
 from course import same
-from course.forked import around
+from course.forked import around, search_path
 from course.launches import launch_of
-from course.lesson import Lesson, about
+from course.lesson import Lesson, about, assigned
 from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,12 +91,7 @@ def mutants(lesson: str) -> list[Mutant]:
     """The mutants of one lesson. ValueError names the file and what is wrong in it."""
     path = DATA / f"{lesson}.toml"
     file = path.relative_to(ROOT)
-    if not path.exists():
-        raise ValueError(f"{file} is not there: every lesson has mutants {FORMAT}")
-    try:
-        rows = tomllib.loads(path.read_text()).get("mutant", [])
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: {error} {FORMAT}") from None
+    rows = written_down(path, "mutants", FORMAT).get("mutant", [])
     least = LEAST.get(lesson[:2], 5)
     if len(rows) < least:
         raise ValueError(f"{file}: {len(rows)} mutants, at least {least} wanted {FORMAT}")
@@ -147,7 +141,7 @@ def part(cells: list[str], launch: str, before: tuple[str, ...] = ()) -> list[st
         raise ValueError(f"no cell launches {launch}.py")
     first = programs.index(launch)
     last = first + 1
-    while last < len(cells) and not cells[last].startswith("!"):
+    while last < len(cells) and not programs[last]:
         last += 1
     kept = cells[first:last]
     wanted = Wanted(reads={*before})
@@ -157,19 +151,13 @@ def part(cells: list[str], launch: str, before: tuple[str, ...] = ()) -> list[st
     return imports(cells[:first]) + needed + kept
 
 
-def with_parameters(cell: str, quick: dict) -> str:
-    """The parameters cell with the small values that tests use."""
-    return "\n".join([cell, *(f"{name} = {value!r}" for name, value in quick.items())])
-
-
 def run(command: list, folder: Path, **environment: str) -> tuple[int, str]:
     """Exit code and printed text of a command; -1 when it takes too long."""
-    settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "PATH": search_path()}
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=os.environ | settings | {"PATH": path} | environment,
+        env=os.environ | settings | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -198,7 +186,7 @@ def by_launch(mutant: Mutant, folder: Path, whole: bool = False) -> tuple[int, s
         if cell.files:
             continue
         if "parameters" in cell.tags:
-            cells.append(with_parameters(cell.source, quick))
+            cells.append(f"{cell.source}\n{assigned(quick)}")
         elif "hand-in" not in cell.tags:  # which the build completes
             cells.append(cell.source)
     if not (folder / mutant.program).exists():

@@ -3,20 +3,14 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import faults_training
 import pytest
-from faults import KINDS, jobs, table
 from faults_notebook import OK, REPORT, judge, repository
-from faults_processes import STAMP, Lost, gone, marked, start, still, wait
-from faults_rooms import ROOMS
+from faults_processes import STAMP, Lost, gone, marked
 from faults_training import EVERY, Training
-
-import checkpoint
 
 TABLE = "\nlesson  seconds  result\nsmall        3  ok\n"
 
@@ -121,62 +115,6 @@ def test_torn_and_missing_checkpoints_are_lost(tmp_path: Path) -> None:
         training.inspect()
 
 
-LIFE = """
-import json, os, signal, sys, time
-heard, left = [], int(sys.argv[1])
-signal.signal(signal.SIGINT, lambda *_: heard.append(True))
-for step in range(1, 3000):
-    left -= bool(heard)
-    if os.environ["RANK"] == "0" and left > 0:
-        with open("run/log", "a") as log:
-            print(json.dumps({"step": step, "process": os.getpid()}), file=log)
-    time.sleep(0.01)
-"""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("left", [1000, 10])
-def test_a_life_may_drop_an_interrupt_but_not_halt(
-    left: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(faults_training, "gone", lambda mark, among: gone(mark, among, 0.5))
-    monkeypatch.setattr(
-        faults_training,
-        "wait",
-        lambda condition, seconds, *pause: wait(condition, min(seconds, 5)),
-    )
-    # While rank 0 trains.
-    chance = random.Random()
-    chance.random = lambda: 0.3
-    chance.randrange = lambda n: 0
-    training = Training(tmp_path / "home", str(tmp_path), chance)
-    (training.folder / "run").mkdir()
-    life = [sys.executable, "-c", LIFE, left]
-    ranks = [start(life, training.folder, training.mark, RANK=str(rank)) for rank in (0, 1)]
-    training.agent = start(["sleep", "60"], training.folder, "another")
-    try:
-        if left > 20:
-            assert training.strike("rank", signal.SIGINT)
-            assert training.unhurt == {rank.pid for rank in ranks}
-            seen = []
-
-            def usable(*_) -> dict:
-                seen.extend(still(rank.pid) for rank in ranks)
-                return {}
-
-            monkeypatch.setattr(checkpoint, "usable", usable)
-            training.inspect()  # what it does meanwhile does not count: it has saved nothing so far
-            assert seen and all(seen)
-            assert wait(lambda: not any(still(rank.pid) for rank in ranks), 5)
-        else:
-            with pytest.raises(Lost, match="alive after"):
-                training.strike("rank", signal.SIGINT)
-    finally:
-        for process in (*ranks, training.agent):
-            process.kill()
-            process.wait()
-
-
 @pytest.mark.parametrize(
     ("code", "lives", "reason"),
     [(0, [1, 2, 2], ""), (1, [2], "exit code 1"), (0, [1, 2, 3], "nothing hit it")],
@@ -196,20 +134,3 @@ def test_a_training_that_ends_badly_is_lost(
             training.finish()
     else:
         assert training.finish()["lives"]
-
-
-def test_the_table_counts_and_tells_how_to_repeat(capsys: pytest.CaptureFixture) -> None:
-    assert table({("rank SIGINT", 3, 2): ["", ""]}) == 0
-    assert table({("rank SIGINT", 3, 2): ["", "a reason"], ("rank SIGINT", 5, 1): [""]}) == 1
-    said = capsys.readouterr().out
-    assert "rank SIGINT                          3         2     1" in said
-    again = 'python tests/campaigns/faults.py --seed 3 --tries 2 --only "rank SIGINT"'
-    assert f"try 2 of 2: a reason\n    {again}" in said
-
-
-def test_a_lost_try_is_repeated_with_its_seed() -> None:
-    everything = jobs("", 14, 100)
-    assert sum(tries for kind, _, tries in everything if kind in KINDS) == 210
-    assert {kind for kind, *_ in everything} == {*KINDS, *ROOMS}
-    for kind, seed, tries in everything:
-        assert (kind, seed, tries) in jobs(kind, tries, seed)

@@ -28,20 +28,19 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from slices import Wanted, defined, imports, lessons, parsed, rests_on, used
+from slices import Wanted, defined, imports, lessons, parsed, rests_on, used, written_down
 
-from course.forked import around
+from course.forked import around, search_path
 from course.launches import launch_of
-from course.lesson import SOLUTION, STUB, about
+from course.lesson import SOLUTION, about, assigned, divided
 from course.sources import Course
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "lessons" / "answers"
-RUNNER = ROOT / "tests" / "programs" / "answers_in_turn.py"
+RUNNER = ROOT / "tests" / "programs" / "cells_in_turn.py"
 COURSE = Course(ROOT)
 LIMIT = 600  # seconds for one lesson
 KEYS = {"exercise", "why", "code", "right", "program"}
@@ -76,33 +75,27 @@ def data(lesson: str) -> dict[str, list[dict]]:
     """The answers and verdicts of one lesson. ValueError names the file and what is wrong."""
     path = DATA / f"{lesson}.toml"
     file = path.relative_to(ROOT)
-    if not path.exists():
-        raise ValueError(f"{file} is not there: every lesson has answers {FORMAT}")
-    try:
-        read = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: {error} {FORMAT}") from None
-    for number, row in enumerate(read.get("answer", []), 1):
+    read = {"answer": [], "verdict": []} | written_down(path, "answers", FORMAT)
+    for number, row in enumerate(read["answer"], 1):
         if not {"exercise", "why", "code"} <= row.keys() <= KEYS:
             raise ValueError(f"{file}, answer {number}: it needs exercise, why and code {FORMAT}")
-    for number, row in enumerate(read.get("verdict", []), 1):
+    for number, row in enumerate(read["verdict"], 1):
         if row.keys() != {"cell", "one", "other"}:
             raise ValueError(f"{file}, verdict {number}: it needs cell, one and other {FORMAT}")
-    return {"answer": read.get("answer", []), "verdict": read.get("verdict", [])}
+    return read
 
 
 def cells(lesson: str) -> list[Cell]:
     """The code cells of a lesson, each with the exercise that it belongs to."""
     path = source(lesson)
     quick = about(COURSE.sources[path]).get("quick", {})
-    small = [f"{name} = {value!r}" for name, value in quick.items()]
     made = []
     for section in COURSE.lesson(path, solved=True).own.sections:
         exercise = f"Exercise {section.exercise}" if section.exercise else ""
         for cell in section.code:
             own = [cell.tags, cell.files]
             if "parameters" in cell.tags:
-                made.append(Cell(exercise, "", "\n".join([cell.source, *small]), *own))
+                made.append(Cell(exercise, "", f"{cell.source}\n{assigned(quick)}", *own))
             else:
                 made.append(Cell(exercise, cell.written, cell.source, *own))
     return made
@@ -137,10 +130,8 @@ def regions(text: str, stub: bool) -> list[str]:
     """The solutions that a cell or a program holds, or its stubs."""
     parts = []
     for match in SOLUTION.finditer(text):
-        lines = match["lines"].splitlines()
-        stubs = [STUB.sub("", line, count=1) for line in lines if STUB.match(line.lstrip())]
-        own_lines = [line for line in lines if not STUB.match(line.lstrip())]
-        parts.append("\n".join(stubs if stub else own_lines))
+        solution, stubs = divided(match["lines"])
+        parts.append("\n".join(stubs if stub else solution))
     return parts
 
 
@@ -168,8 +159,8 @@ def answer_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
             part = earlier(them[: numbers.start], program) + part
             names.append(program)
         held = {program: COURSE.programs[program].read_text() for program in names}
-        programs = [program for program in held if regions(held[program], False)]
-        text = held[programs[0]] if programs else "\n".join(cell.written for cell in part)
+        solved = [program for program in held if regions(held[program], False)]
+        text = held[solved[0]] if solved else "\n".join(cell.written for cell in part)
         ways = [{"why": "its own solution", "code": regions(text, False), "right": True}]
         ways += [{"why": "its stub", "code": regions(text, True)}]
         ways += [row for row in rows if row["exercise"] == name]
@@ -179,11 +170,11 @@ def answer_trials(them: list[Cell], rows: list[dict]) -> list[Trial]:
             chosen = []
             left = list(codes)
             for cell in part:
-                if programs and programs[0] in cell.files:
-                    files[programs[0]] = with_answer(held[programs[0]], codes) + "\n"
+                if solved and solved[0] in cell.files:
+                    files[solved[0]] = with_answer(held[solved[0]], codes) + "\n"
                 elif cell.files:
                     continue
-                elif not programs and SOLUTION.search(cell.written):
+                elif not solved and SOLUTION.search(cell.written):
                     count = len(SOLUTION.findall(cell.written))
                     chosen.append(with_answer(cell.written, left[:count]))
                     left = left[count:]
@@ -279,8 +270,7 @@ def judge(lesson: str) -> dict[str, str]:
         write_programs(lesson, folder)
         steps, order = plan(lesson, made, folder)
         (folder / "plan.json").write_text(json.dumps(steps))
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "PATH": path}
+        settings = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "PATH": search_path()}
         # All lessons of one process share a forkserver.
         settings["TORCHRUN_FOR"] = os.environ.get("TORCHRUN_FOR", str(os.getpid()))
         done = subprocess.run(

@@ -77,6 +77,21 @@ def launch_all(launches: dict[Path, tuple[int, list[str]]], seconds: float) -> l
     return [made(folder) for folder in launches]
 
 
+def in_kernel(folder: Path, cells: list[str], **settings: str) -> list[tuple[str, str]]:
+    """How each cell ended ("ok", or its error) and what it printed, in a kernel that begins so."""
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / "kernel_cells.py"],
+        cwd=folder,
+        env=os.environ | settings,
+        input=json.dumps(cells),
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def launch(folder: Path, ranks: int, *command: str, seconds: float = 120) -> Launch:
     """Make one launch, which must succeed."""
     [ended] = launch_all({folder: (ranks, list(command))}, seconds)

@@ -3,11 +3,12 @@
 import ast
 import functools
 import re
+import tomllib
 from pathlib import Path
 
 from course import rooms
 from course.build import python
-from course.launches import launch_of
+from course.launches import launch_of, read_by
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
@@ -17,6 +18,19 @@ PLACED = (ast.Store, ast.Del)  # how `rows[2] = x` and `del rows[2]` use `rows[2
 def lessons() -> list[str]:
     """The names of all lessons, such as "09_faster"."""
     return sorted(path.stem for path in SOURCES.glob("*.md"))
+
+
+def written_down(path: Path, what: str, where: str) -> dict[str, list[dict]]:
+    """The rows of a lesson's answers or mutants. ValueError names the file and what is wrong;
+    `where` tells where the format is.
+    """
+    file = path.relative_to(SOURCES.parents[1])
+    if not path.exists():
+        raise ValueError(f"{file} is not there: every lesson has {what} {where}")
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: {error} {where}") from None
 
 
 def parsed(cell: str) -> ast.AST:
@@ -140,7 +154,7 @@ class Wanted:
         """This cell is kept: it gives some of what is wanted, and wants something itself."""
         code = parsed(cell)
         self.names = (self.names - defined(code)) | used(code)
-        self.reads |= python.read_by(code)
+        self.reads |= {*read_by(code)}
         launch = launch_of(cell)
         if launch:
             self.reads.discard(launch.name)

@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from whole import SOLVED
 
-from course.lesson import Cell
+from course.lesson import Cell, last_run
 from course.outputs import waits
 
 pytestmark = pytest.mark.quick
@@ -28,7 +28,7 @@ def problems(notebook: NotebookNode) -> list[str]:
     Its outputs are to be there, clean, and fit a screen.
     """
     found = []
-    outputs = notebook.metadata.get("course", {}).get("outputs", {})
+    outputs = last_run(notebook)
     if not {"torch", "device", "data", "code"} <= set(outputs):
         found.append("no outputs, or not from a named machine")
     size = sum(len(json.dumps(cell.get("outputs", []))) for cell in notebook.cells)
@@ -75,7 +75,7 @@ def processors(notebooks: dict[str, NotebookNode]) -> dict[str, set[str]]:
     """Lesson → the processors that the outputs of it and of its solution come from."""
     found: dict[str, set[str]] = {}
     for name, notebook in notebooks.items():
-        outputs = notebook.metadata.get("course", {}).get("outputs")
+        outputs = last_run(notebook)
         if outputs:
             lesson = name.removeprefix("solutions/")
             found.setdefault(lesson, set()).add(outputs.get("processor") or "none named")
@@ -119,12 +119,8 @@ def committed() -> NotebookNode:
     return new_notebook(cells=[cell], metadata={"course": {"outputs": outputs}})
 
 
-def found_in(notebook: NotebookNode) -> list[str]:
-    return problems(notebook)
-
-
 def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
-    assert found_in(committed) == []
+    assert problems(committed) == []
 
 
 @pytest.mark.parametrize(
@@ -141,7 +137,7 @@ def test_a_good_notebook_has_no_problem(committed: NotebookNode) -> None:
 )
 def test_a_bad_output_is_noticed(committed: NotebookNode, output: NotebookNode, said: str) -> None:
     committed.cells[0].outputs.append(output)
-    [problem] = found_in(committed)
+    [problem] = problems(committed)
     assert said in problem
 
 
@@ -156,7 +152,7 @@ def test_a_notebook_that_was_not_run_here_is_noticed(committed, missing: str, sa
         committed.metadata.course.outputs.pop("device")
     else:
         committed.cells[0].execution_count = None
-    [problem] = found_in(committed)
+    [problem] = problems(committed)
     assert said in problem
 
 

@@ -1,19 +1,15 @@
 """handin.py in a real kernel: which checks count as solved, and what does not."""
 
-import json
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from nbformat.v4 import new_code_cell
+from ranks import in_kernel
 
 from course import rooms
 from course.lesson import Cell
 
-KERNEL = Path(__file__).resolve().parents[1] / "programs" / "kernel_cells.py"
 PLAIN = 'print("plain", "✓" if done else "✗ not yet")'
 MANY = 'for part in parts:\n    print(part, "✓" if part else "✗ not yet")'
 OWN = '# BEGIN SOLUTION\nx = 2\n# STUB x = 0\n# END SOLUTION\nprint("✓" if x == 2 else "✗ not yet")'
@@ -22,7 +18,7 @@ LONG = f"good = True\n{SHORT}"
 
 
 def check(cell: str) -> str:
-    return Cell(new_code_cell(cell)).check
+    return Cell(new_code_cell(cell)).ending
 
 
 CHECKS = {
@@ -72,16 +68,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, (own, _) in CASES.items():
         cells += ["handin.ran.clear()", *own, LAST]
         last[name] = len(cells) - 1
-    done = subprocess.run(
-        [sys.executable, KERNEL],
-        cwd=folder,
-        input=json.dumps(cells),
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    endings = json.loads(done.stdout.splitlines()[-1])
+    endings = in_kernel(folder, cells)
     assert all(endings[number][0] == "ok" for number in last.values()), endings
     return {name: endings[number][1] for name, number in last.items()}
 

@@ -96,22 +96,6 @@ def test_a_deprecated_call_is_caught(tmp_path: Path) -> None:
     assert "FutureWarning: `torch.cuda.amp.autocast" in done.stdout
 
 
-@pytest.mark.rests_on(by=lambda: [])
-def test_a_figures_title_is_printed(tmp_path: Path) -> None:
-    """In a kernel, with the figures' own callback behind ours."""
-    plot = "%matplotlib inline\nimport matplotlib.pyplot as plt\nfigure, ax = plt.subplots()\n"
-    sources = [TITLES.read_text(), plot + 'ax.set_title("not yet: two models", loc="left");']
-    sources.append('plt.subplots()[1].set_title("✓ one model");')
-    path = tmp_path / "figures.ipynb"
-    nbformat.write(new_notebook(cells=[new_code_cell(source) for source in sources]), path)
-    convert = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
-    subprocess.run([*convert, "--inplace", path], check=True, capture_output=True, timeout=120)
-    cells = nbformat.read(path, as_version=4).cells
-    kinds = [[output.output_type for output in each.outputs] for each in cells]
-    assert kinds == [[], ["stream", "display_data"], ["display_data"]]
-    assert cells[1].outputs[0].text == "A figure's title: not yet: two models\n"
-
-
 @pytest.mark.quick
 def test_a_check_of_the_class_that_praises_an_unsolved_exercise_is_noticed() -> None:
     marks = [f"{line}\n" for line in OPEN]
@@ -127,7 +111,8 @@ def test_a_check_of_the_class_that_praises_an_unsolved_exercise_is_noticed() -> 
 
 
 @pytest.mark.rests_on(by=lambda: green.runs(rooms.program("figures")))
-def test_a_figure_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_a_title_is_printed_and_a_figure_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    """In a kernel, with the figures' own callback behind ours."""
     look = rooms.program("figures").read_text()
     drawn = {
         "good": "figure, ax = plt.subplots()\nax.plot([1, 2], label='loss')\nlegend(figure)",
@@ -135,17 +120,21 @@ def test_a_figure_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
         "small words": "plt.subplots()[1].text(0.5, 0.5, 'tiny', fontsize=9);",
         "covered": "ax = plt.subplots()[1]\nax.plot([1, 2], label='loss')\nax.legend();",
         "high": "plt.subplots(figsize=(6.2, 7));",
+        "open": "plt.subplots()[1].set_title('not yet: two models', loc='left');",
+        "done": "plt.subplots()[1].set_title('✓ one model');",
     }
     first = [TITLES.read_text(), f"%%writefile figures.py\n{look}"]
-    first.append("from figures import legend, plt")
+    first.append("%matplotlib inline\nfrom figures import legend, plt")
     cells = [new_code_cell(source) for source in [*first, *drawn.values()]]
     nbformat.write(new_notebook(cells=cells), tmp_path / "figures.ipynb")
     convert = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "notebook", "--execute"]
     inplace = [*convert, "--inplace", "figures.ipynb"]
     subprocess.run(inplace, check=True, capture_output=True, timeout=120, cwd=tmp_path)
     ran = nbformat.read(tmp_path / "figures.ipynb", as_version=4).cells[len(first) :]
+    assert [cell.outputs[-1].output_type for cell in ran] == ["display_data"] * len(drawn)
     said = dict(zip(drawn, map(printed, ran), strict=True))
-    assert said["good"] == ""
+    assert said.pop("open") == "A figure's title: not yet: two models\n"
+    assert said["good"] == said["done"] == ""
     assert all(line.startswith(FAULT) for text in said.values() for line in text.splitlines())
     assert "“0.0” is 5." in said["small"] and "“tiny” is 7." in said["small words"]
     assert "a legend stands over the data" in said["covered"]

@@ -4,15 +4,15 @@ import json
 import re
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 import pytest
 from nbformat import NotebookNode
 
 from course.languages import check_languages
-from course.lesson import Lesson
+from course.lesson import HERE, Lesson, headings
 
 pytestmark = pytest.mark.quick
 
@@ -26,9 +26,39 @@ RUN = json.loads((ASSETS / "workshop-2-cores.json").read_text())
 WORKSHOP = nbformat.read(ROOT / "notebooks" / "workshop.ipynb", as_version=4)
 SOLVED = nbformat.read(ROOT / "notebooks" / "solutions" / "workshop.ipynb", as_version=4)
 FIRST = WORKSHOP.cells[0].source
-# A block: from and to minute, slides, programs, their measured seconds, and those of a guess.
-ROW = re.compile(r"^\| (\d+)–(\d+) \| ([\d–]+) \| .+? \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
-TABLE = [(int(begin), int(end), *cells) for begin, end, *cells in ROW.findall(SHEET)]
+
+
+class Block(NamedTuple):
+    """A row of the run sheet's table."""
+
+    begin: int  # minute
+    end: int
+    slides: list[int]
+    slack: bool
+    programs: list[str]
+    measured: list[str]  # the rows of the stored run that it shows
+    guesses: list[int]  # seconds on two T4
+
+
+def numbers(cell: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", cell)]
+
+
+def block(row: str) -> Block:
+    minutes, slides, content, programs, measured, guesses = row.strip("| ").split(" | ")
+    first, *last = numbers(slides)
+    return Block(
+        *numbers(minutes),
+        slides=list(range(first, (last or [first])[0] + 1)),
+        slack="**slack · 空檔**" in content,
+        programs=re.findall(r"`(\w+)\.py`", programs),
+        measured=re.findall(r"#(.*?)#seconds", measured),
+        guesses=numbers(guesses),
+    )
+
+
+BLOCKS = [block(line) for line in SHEET.splitlines() if re.match(r"\| \d", line)]
+BEGINS = [block.begin for block in BLOCKS]
 
 
 def launches(notebook: NotebookNode) -> list[tuple[str, str]]:
@@ -44,74 +74,52 @@ def printed(notebook: NotebookNode) -> str:
 
 
 def test_the_blocks_fill_ninety_minutes_and_are_those_of_the_notebook() -> None:
-    begins = [begin for begin, *_ in TABLE]
-    assert begins[0] == 0
-    assert TABLE[-1][1] == 90
-    assert all(block[1] == following[0] for block, following in pairwise(TABLE))
-    headings = [int(minute) for minute in re.findall(r"^## (\d+)–\d+", SHEET, re.MULTILINE)]
-    assert headings == begins
-    prose = "\n".join(cell.source for cell in WORKSHOP.cells if cell.cell_type == "markdown")
-    minutes = re.findall(r"^## Minute (\d+): .* · 第 (\d+) 分鐘：", prose, re.MULTILINE)
-    assert [int(english) for english, _ in minutes] == begins
-    assert [int(chinese) for _, chinese in minutes] == begins
+    assert BEGINS[0] == 0
+    assert [block.end for block in BLOCKS] == [*BEGINS[1:], 90]
+    found = [heading.text for heading in headings(SHEET) if heading.text[0].isdigit()]
+    assert [numbers(text)[:2] for text in found] == [[block.begin, block.end] for block in BLOCKS]
+    found = [heading.text for cell in Lesson.of(WORKSHOP).cells for heading in cell.headings]
+    minutes = [numbers(text) for text in found if text.startswith("Minute ")]
+    assert [both[:2] for both in minutes] == [[begin, begin] for begin in BEGINS]
 
 
 def test_ten_minutes_are_slack_without_a_launch_or_a_line_to_type() -> None:
-    rows = re.findall(r"^\| (\d+)–(\d+) .*$", SHEET, re.MULTILINE)
-    slack = [
-        row for row in TABLE if re.search(rf"^\| {row[0]}–.*slack · 空檔", SHEET, re.MULTILINE)
-    ]
-    assert len(rows) == len(TABLE)
-    assert sum(end - begin for begin, end, *_ in slack) == 10
-    assert all(row[3] == "–" for row in slack)
+    slack = [block for block in BLOCKS if block.slack]
+    assert sum(block.end - block.begin for block in slack) == 10
+    assert not any(block.programs for block in slack)
     minute = None
-    for cell in WORKSHOP.cells:
-        heading = re.match(r"## Minute (\d+)", cell.source)
-        minute = int(heading[1]) if heading else minute
-        if minute in [begin for begin, *_ in slack]:
-            assert not cell.source.startswith(("!", "%%writefile")), cell.source[:80]
+    for section in Lesson.of(WORKSHOP).sections:
+        if section.heading.text.startswith("Minute "):
+            minute = numbers(section.heading.text)[0]
+        if minute in [block.begin for block in slack]:
+            assert not any(cell.launch or cell.files for cell in section.code)
     told = re.findall(r"minutes? (\d+–\d+) and (\d+–\d+)", SHEET)
-    assert told == [tuple(f"{begin}–{end}" for begin, end, *_ in slack)]
+    assert told == [tuple(f"{block.begin}–{block.end}" for block in slack)]
 
 
 def test_each_slide_stands_in_the_block_of_its_minute() -> None:
     minutes = [int(minute) for minute in re.findall(r'<section [^>]*data-minute="(\d+)"', DECK)]
-    planned = {}
-    for begin, end, slides, *_ in TABLE:
-        first, _, last = slides.partition("–")
-        planned |= {slide: (begin, end) for slide in range(int(first), int(last or first) + 1)}
-    assert list(planned) == list(range(1, len(minutes) + 1))
-    for slide, minute in enumerate(minutes, 1):
-        begin, end = planned[slide]
-        assert begin <= minute < end, f"slide {slide}"
-
-    for block in re.split(r"^## ", SHEET, flags=re.MULTILINE)[1:]:
-        begin = re.match(r"(\d+)–", block)
-        if begin:
-            own = {slide for slide, (start, _) in planned.items() if start == int(begin[1])}
-            named = re.findall(r"[Ss]lides? (\d+)", block)
-            named += re.findall(r"第 (\d+) 張", block)
-            assert {int(slide) for slide in named} <= own, block
+    assert [n for block in BLOCKS for n in block.slides] == list(range(1, len(minutes) + 1))
+    _, *parts = re.split(r"^## (?=\d)", SHEET, flags=re.MULTILINE)
+    for block, part in zip(BLOCKS, parts, strict=True):
+        for slide in block.slides:
+            assert block.begin <= minutes[slide - 1] < block.end, f"slide {slide}"
+        part = part.partition("\n## ")[0]
+        named = re.findall(r"[Ss]lides? (\d+)|第 (\d+) 張", part)
+        assert {int(english or chinese) for english, chinese in named} <= {*block.slides}, part
 
 
 def test_at_most_ten_launches_and_the_sheet_names_each_with_its_measured_time() -> None:
     wanted = launches(WORKSHOP)
     assert wanted == launches(SOLVED)
     assert len(wanted) <= 10
-    rows = {row["row"]: row["seconds"] for row in RUN["rows"]}
     own = [f"{program} on {ranks}" for program, ranks in wanted]
+    rows = {row["row"]: row["seconds"] for row in RUN["rows"]}
     assert list(rows) == [*own, "launches", "other cells"]
-
-    named = []
-    for row in TABLE:
-        if row[3] != "–":
-            named += [re.sub(r"`(\w+)\.py`.*", r"\1", name) for name in row[3].split(", ")]
-    assert named == [program for program, _ in wanted]
-    filled = r'<span data-run="workshop-2-cores\.json#([^"]*)#seconds">(\d+)</span> s'
-    assert dict(re.findall(filled, SHEET)) == {row: str(rows[row]) for row in rows}
-    guesses = [int(guess) for row in TABLE for guess in re.findall(r"\d+", row[5])]
-    assert len(guesses) == len(wanted)
-    assert max(guesses) <= 30
+    assert [name for block in BLOCKS for name in block.programs] == [name for name, _ in wanted]
+    assert [row for block in BLOCKS for row in block.measured] == own
+    assert all(len(block.guesses) == len(block.programs) for block in BLOCKS)
+    assert max(guess for block in BLOCKS for guess in block.guesses) <= 30
     assert rows["launches"] == sum(rows[name] for name in own) <= 240
 
 
@@ -150,16 +158,11 @@ def test_at_most_three_lines_are_typed_at_a_time() -> None:
     assert counts == {"single.py": 3, "average.py": 3, "ddp.py": 3}
 
 
-def written(notebook: NotebookNode) -> dict[str, str]:
-    """Program → its text, as a cell of the notebook writes it."""
-    return Lesson.of(notebook).files
-
-
 def test_who_is_late_takes_the_finished_program_with_one_line(tmp_path: Path) -> None:
     """Behind each exercise, and only when the line is made to run."""
-    here = written(WORKSHOP)
-    finished = written(SOLVED)
-    open_ones = [name for name, text in here.items() if "your code here" in text]
+    here = Lesson.of(WORKSHOP).files
+    finished = Lesson.of(SOLVED).files
+    open_ones = [name for name, text in here.items() if HERE in text]
     assert open_ones == ["single.py", "average.py", "ddp.py"]
     cells = [cell.source for cell in WORKSHOP.cells]
     for name in open_ones:

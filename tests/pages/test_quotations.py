@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from course.build.python import parsed
+from course.launches import parsed
 from course.lesson import Cell, about, tags
 from course.sources import Course
 
@@ -88,8 +88,6 @@ def words_of(text: str) -> frozenset[str]:
 
 def cell_words(cell: Cell) -> set[str]:
     """The names of a code cell, or of the program in it, and the options of a launch."""
-    if cell.source.startswith("!"):
-        return set(re.findall(r"--[\w-]+|\w+", cell.source))
     names: set[str] = set()
     for file, text in (cell.files or {".py": cell.source}).items():
         python = file.endswith(".py")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from course.facts import minutes, parts, routes
+from course.facts import minutes, parts
 from course.lesson import headings
 from course.sources import Course
 
@@ -71,7 +71,7 @@ def test_a_lesson_has_as_many_weeks_as_periods() -> None:
 
 
 def test_the_routes_of_semesters_have_the_plans_lessons() -> None:
-    chosen = routes.read(ROOT / "assets" / "routes.toml", "routes.toml")
+    chosen = COURSE.asset("routes.toml")["route"]
     planned = [route for route in chosen if "(semester.md)" in route["english"]]
     first, second = planned
     for route, plan in ((first, FIRST), (second, SECOND)):

@@ -1,11 +1,9 @@
 """The site in real browsers: one language at a time, search, keyboard; it loads only itself."""
 
-import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
-import firefox
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page
@@ -40,6 +38,10 @@ CODES = """cells => cells.map(cell => {
     const texts = codes => codes.map(code => code.innerText);
     return { written: texts(codes), shown: texts(codes.filter(code => code.checkVisibility())) };
 })"""
+LABELS = """other => [...document.querySelectorAll('[aria-label], [title], [placeholder]')]
+    .filter(it => !it.closest(`[lang^=${other}]:not(html), .course-language`))
+    .flatMap(it => ['aria-label', 'title', 'placeholder'].map(name => it.getAttribute(name)))
+    .filter(Boolean)"""
 OPEN = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FOCUSED = """selector => {
@@ -111,15 +113,19 @@ def test_one_language_hides_the_other_and_nothing_else(
         assert page.locator("html").get_attribute("lang")[:2] == language
 
 
-def test_no_label_is_in_the_other_language(reading: BrowserContext, site: Path) -> None:
-    page = opened(reading, f"{site.as_uri()}/{LESSON}?lang=en")
-    labels = page.evaluate("""() => [...document.querySelectorAll('[aria-label], [title]')]
-        .filter(it => !it.closest('[lang^=zh], .course-language'))
-        .map(it => `${it.getAttribute('aria-label')} ${it.getAttribute('title')}`)""")
+@pytest.mark.parametrize("name", [FRONT, LESSON, ERROR, SEARCH])
+def test_no_label_is_in_the_other_language(reading: BrowserContext, site: Path, name: str) -> None:
+    page = opened(reading, f"{site.as_uri()}/{name}")
+    choose(page, "en")
+    labels = page.evaluate(LABELS, "zh")
     assert len(labels) > 10
     assert not [label for label in labels if CJK.search(label)]
     choose(page, "zh")
-    assert page.locator(".primary-toggle").get_attribute("aria-label") == "開關課程目錄"
+    assert page.locator(".primary-toggle").get_attribute("aria-label") == "課程目錄"
+    labels = page.evaluate(LABELS, "en")
+    assert len(labels) > 10
+    english = [label for label in labels if re.search("[a-z]{2}", label)]
+    assert not [label for label in english if not CJK.search(label)]
 
 
 def test_the_language_is_kept_over_reload_and_links(reading: BrowserContext, address: str) -> None:
@@ -249,6 +255,21 @@ def test_lessons_follow_one_another(reading: BrowserContext, site: Path) -> None
     page.wait_for_url(f"**/{names[0]}.html")
 
 
+def test_the_lessons_are_put_away_and_taken_out(reading: BrowserContext, site: Path) -> None:
+    page = opened(reading, f"{site.as_uri()}/{LESSON}")
+    lessons = page.locator(".bd-links a[href^='00_start_here']")
+    for shown in (False, True):
+        page.locator("[data-act=lessons]").click()
+        assert lessons.is_visible() == shown
+    page.set_viewport_size({"width": 400, "height": 900})
+    lessons.wait_for(state="hidden")
+    page.locator(".primary-toggle").click()
+    lessons.wait_for()
+    assert page.locator(f"dialog[open] a[href^='../{FRONT}']").is_visible()
+    page.keyboard.press("Escape")
+    lessons.wait_for(state="hidden")
+
+
 def test_dark_is_dark_and_stays(reading: BrowserContext, site: Path) -> None:
     page = opened(reading, f"{site.as_uri()}/{LESSON}")
     page.locator(".theme-switch-button").click()
@@ -274,7 +295,7 @@ def test_no_page_scrolls_sideways(reading: BrowserContext, site: Path, name: str
         for width in (400, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate(SIDEWAYS) <= 0, (width, language)
-            buttons = page.locator(".header-article-items__end :is(button, a):visible")
+            buttons = page.locator(".bd-header :is(button, a):visible")
             tops = buttons.evaluate_all("all => all.map(it => it.getBoundingClientRect())")
             assert max(box["bottom"] for box in tops) < 64, width  # one row
             assert max(box["right"] for box in tops) <= width
@@ -404,28 +425,9 @@ def test_the_policy_refuses_a_script_that_was_put_in(browser: Browser, site: Pat
 
 
 def test_nothing_lies_in_the_site_that_no_page_asks_for(site: Path) -> None:
-    text = "".join(path.read_text() for path in site.glob("**/*.html"))
-    text += "".join(path.read_text() for path in site.glob("_static/**/*.[cj]ss*"))
-    text += "".join(path.read_text() for path in site.glob("_static/**/*.js"))
-    files = [path for path in site.glob("_*/**/*") if path.is_file()]
-    unused = [path for path in files if path.name not in text and ".LICENSE" not in path.name]
-    assert not unused
-
-
-@pytest.mark.thorough
-def test_firefox_keeps_the_language_and_finds(site: Path, tmp_path: Path) -> None:
-    program = firefox.installed()
-    if not program:
-        pytest.fail("There is no Firefox. As root: apt-get install -y firefox-esr", pytrace=False)
-    with firefox.started(program, tmp_path) as window:
-        window.open(f"{site.as_uri()}/{LESSON}")
-        window.click("[data-choose=zh]")
-        window.click(".prev-next-area a.right-next")
-        assert window.run("return location.href").endswith("07_compile.html?lang=zh")
-        assert not window.run(f"return ({TEXTS})('zh').foreign")
-        for query in ("梯度", "集體通訊", "all_reduce", "Watchdog caught collective"):
-            window.open(f"{site.as_uri()}/search.html?q={query}&lang=zh")
-            script = "return [...document.querySelectorAll('mark')].map(it => it.textContent)"
-            assert json.dumps(query, ensure_ascii=False).strip('"') in window.run(script)
-        window.open(f"{site.as_uri()}/search.html?q=xqzvw")
-        assert not window.run("return document.querySelectorAll('#course-results li').length")
+    texts = {}
+    for kind in ("**/*.html", "_static/**/*.css", "_static/**/*.js"):
+        texts |= {path: path.read_text() for path in site.glob(kind)}
+    for file in site.glob("_*/**/*"):
+        if file.is_file() and ".LICENSE" not in file.name:
+            assert any(file.name in text for path, text in texts.items() if path != file), file

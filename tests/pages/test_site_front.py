@@ -161,15 +161,22 @@ def test_the_front_page_shows_the_parts_and_when_one_is_done(front: BeautifulSou
     assert front.select_one(".why img")["src"] == "front/curve.png"
 
 
-def test_the_navigation_lists_the_lessons_by_part(site: Path) -> None:
-    page = BeautifulSoup((site / "index.html").read_text(), "html.parser")
-    captions = page.select("nav p.caption")
-    for part in build_parts.parts(COURSE):
+@pytest.mark.parametrize(
+    "name", ["index", "search", "notebooks/06_ddp", "errors/address-already-in-use"]
+)
+def test_the_sidebar_lists_the_lessons_by_part(site: Path, name: str) -> None:
+    path = site / f"{name}.html"
+    page = BeautifulSoup(path.read_text(), "html.parser")
+    captions = page.select(".bd-sidebar-primary nav p.caption")
+    parts = build_parts.parts(COURSE)
+    assert sum(len(part.lessons) for part in parts) == len(COURSE.sources)
+    for part in parts:
         name = f"{part.english} {part.range}"
         [caption] = [each for each in captions if name in each.get_text()]
         links = caption.find_next_sibling("ul").select("a")
-        there = [f"notebooks/{lesson.path.stem}.html" for lesson in part.lessons]
-        assert [link["href"] for link in links] == there
+        there = [site / f"notebooks/{lesson.path.stem}.html" for lesson in part.lessons]
+        to = [str(link["href"]).replace("#", path.name) for link in links]  # "#" is this page
+        assert [(path.parent / address).resolve() for address in to] == there, part
 
 
 def test_everything_is_two_clicks_away(site: Path) -> None:

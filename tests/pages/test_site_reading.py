@@ -128,6 +128,8 @@ def test_cards_exercises_figures_and_tips(reading: BrowserContext, site: Path, n
     check_figures(page, (site / "notebooks" / f"{name}.html").read_text())
     check_exercises(page, name)
     check_tips(page, site)
+    rows = page.locator("article p", has_text=re.compile(r"^\s*\| "))
+    assert not rows.count(), "a table is written out"
 
 
 def test_a_guess_shows_its_own_results_to_keyboards_and_in_one_language(
@@ -348,7 +350,7 @@ def test_paper_shows_every_result_and_no_controls(reading: BrowserContext, site:
     for name in (
         "button:not(.enlarge)",
         ".bd-sidebar-primary",
-        ".bd-header-article",
+        ".bd-header",
         ".prev-next-area",
     ):
         assert not [node for node in page.locator(name).all() if node.is_visible()], name

@@ -1,6 +1,5 @@
 """What conftest.py does for all tests, on small ones: who runs what, and what is left out."""
 
-import json
 import os
 import re
 import shutil
@@ -136,33 +135,6 @@ def test_a_notebook_is_its_code_tags_and_parameters(tmp_path: Path) -> None:
 
 
 # ---- who runs what
-
-
-# File → its tests, and the seconds of each.
-FILES = {
-    "lessons/test_00_small": ("ab", 0.1),
-    "tools/test_long": ("abcde", 0.4),
-    "tools/test_short": ("ab", 0.1),
-}
-
-
-def test_the_longest_begin_first_and_a_file_has_one_worker(root: Path) -> None:
-    every = []
-    for file, (names, seconds) in FILES.items():
-        lines = [f"def test_{name}():\n    time.sleep({seconds})\n\n" for name in names]
-        (root / "tests" / f"{file}.py").write_text("\n".join(["import time\n", *lines]))
-        every += [f"{file}::test_{name}" for name in names]
-    tried(root)
-    kept = json.loads((root / "build/minutes.json").read_text())
-    assert kept["tests/tools/test_long.py"]["test_a"] == pytest.approx(0.4 / 60, abs=0.005)
-
-    said = tried(root, "-n", "2", CI="true")
-    ended = re.findall(r"\[(gw\d)\].*PASSED tests/(\S+)\.py::(\S+)", said)
-    assert sorted(f"{file}::{test}" for _, file, test in ended) == every
-    workers = {(file, worker) for worker, file, _ in ended}
-    assert len(workers) == len(FILES)
-    [long] = [worker for file, worker in workers if file == "tools/test_long"]
-    assert [worker for _, worker in workers].count(long) == 1
 
 
 def test_growth_is_told_and_what_did_not_run_keeps_its_minutes(tmp_path, monkeypatch) -> None:

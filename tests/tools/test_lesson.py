@@ -1,20 +1,17 @@
 """The object `Lesson`: what it makes of headings, cells, exercises and checks."""
 
-import json
 import os
-import subprocess
-import sys
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from ranks import in_kernel
 
-from course import ROOT, rooms
+from course import rooms
 from course.build.lessons import MISSING
 from course.lesson import Cell, Lesson, bundle, headings
 
 pytestmark = pytest.mark.quick
 
-KERNEL = ROOT / "tests" / "programs" / "kernel_cells.py"
 CHECK = 'print("✓" if x == 2 else "✗ not yet")'
 REGION = "# BEGIN SOLUTION\nx = 2\n# STUB x = 0\n# END SOLUTION\n"
 PROSE = """# 01 · First · 第一課
@@ -110,16 +107,7 @@ def test_a_kernel_writes_them_byte_for_byte_and_without_bash_the_import_says_so(
     for folder, path in (("with", os.environ["PATH"]), ("without", str(tmp_path / "nothing"))):
         place = tmp_path / folder
         place.mkdir()
-        done = subprocess.run(
-            [sys.executable, KERNEL],
-            cwd=place,
-            env=os.environ | {"PATH": path},
-            input=json.dumps(cells),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        (_, said), (imported, _) = json.loads(done.stdout.splitlines()[-1])
+        (_, said), (imported, _) = in_kernel(place, cells, PATH=path)
         if folder == "with":
             assert imported == "ok"
             assert {each.name: each.read_text() for each in place.glob("*.*")} == {
@@ -132,16 +120,14 @@ def test_a_kernel_writes_them_byte_for_byte_and_without_bash_the_import_says_so(
 
 def test_a_file_that_cannot_be_written_stops_the_cell(tmp_path) -> None:
     (tmp_path / "a.py").mkdir()
-    done = subprocess.run(
-        [sys.executable, KERNEL],
-        cwd=tmp_path,
-        input=json.dumps([bundle({"a.py": "x", "b.py": "y"})]),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    [(ending, _)] = json.loads(done.stdout.splitlines()[-1])
+    [(ending, _)] = in_kernel(tmp_path, [bundle({"a.py": "x", "b.py": "y"})])
     assert ending.startswith("CalledProcessError") and not (tmp_path / "b.py").exists()
+
+
+def test_a_lesson_has_the_title_that_stands_in_both_languages() -> None:
+    assert lesson().title == "01 · First · 第一課"
+    assert Lesson([prose("# My notes"), *lesson().cells]).title == "01 · First · 第一課"
+    assert Lesson([code("1")]).title == ""
 
 
 def test_a_title_is_found_by_its_english_alone() -> None:
@@ -156,9 +142,9 @@ def test_checks_belong_to_exercises_or_are_exercises_themselves() -> None:
 
 
 def test_a_check_is_known_by_its_lines_below_the_exercise() -> None:
-    assert code(REGION + CHECK).check == code(CHECK).check
-    assert code(CHECK.replace("2", "3")).check != code(CHECK).check
-    assert code(CHECK).check.startswith("1:")
+    assert code(REGION + CHECK).ending == code(CHECK).ending
+    assert code(CHECK.replace("2", "3")).ending != code(CHECK).ending
+    assert code(CHECK).ending.startswith("1:")
     assert not code(f"%%writefile handin.py\n{CHECK}").is_check
 
 

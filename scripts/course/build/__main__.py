@@ -15,14 +15,14 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from course import ROOT, listed
-from course.build.lessons import check_lessons, explain, fill_hand_in, point_out
+from course.build.lessons import check_lessons, decorate
 from course.build.pages import Errors, add_head, fill_errors, filled_page, filled_tables
 from course.build.programs import check_needs, check_programs, check_rooms
 from course.build.session import check_launches
 from course.build.workshop import workshop
 from course.facts import kept
 from course.files import write
-from course.lesson import BuildError, Lesson, about, demand
+from course.lesson import WORKSHOP, BuildError, Lesson, about, demand
 from course.outputs import (
     NOTHING,
     Inert,
@@ -38,11 +38,8 @@ from course.sources import Course
 def read(course: Course, solved: bool) -> dict[Path, Lesson]:
     """Every lesson; its cells can be run one after another."""
     lessons = {path: course.lesson(path, solved) for path in course.sources}
-    for path, lesson in lessons.items():
+    for lesson in lessons.values():
         check_launches(course.programs, lesson.own)
-        point_out(lesson.own)
-        fill_hand_in(lesson.own, path.stem)
-        explain(lesson.own)
     return lessons
 
 
@@ -51,8 +48,9 @@ def notebooks(course: Course, lessons: dict[Path, Lesson], solved: bool) -> dict
     books = {}
     for_the_class = workshop(course, lessons, solved)
     if for_the_class:
-        books["workshop"] = for_the_class
+        books[WORKSHOP] = for_the_class
     for path, lesson in lessons.items():
+        decorate(lesson.own, path.stem)
         books[path.stem] = notebook(lesson.own, course.name(path), about(course.sources[path]))
     return books
 
@@ -79,9 +77,7 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
             path = folder / f"{stem}.ipynb"
             add_head(course, book, course.name(path))
             seal(book)
-            if (
-                path != course.notebooks / "workshop.ipynb"
-            ):  # its answers would be under its questions
+            if path != course.workshop:  # its answers would be under its questions
                 inherit(book, path, course.name(path), force, inert)
             files[path] = as_text(book)
 
@@ -116,7 +112,7 @@ def write_programs(course: Course, number: str, folder: Path | None) -> int:
 def waiting(course: Course, files: dict[Path, str]) -> list[Path]:
     """The notebooks that lack outputs; the class's has none on purpose."""
     books = [path for path in files if path.suffix == ".ipynb"]
-    own = [path for path in books if path != course.notebooks / "workshop.ipynb"]
+    own = [path for path in books if path != course.workshop]
     return [path for path in own if waits(json.loads(files[path]))]
 
 
@@ -126,13 +122,13 @@ def write_all(course: Course, check: bool, force: bool, inert: Inert) -> int:
     known = inert.name in {*course.programs, ""}
     known = known or any(f'"id": "{inert.name}"' in text for text in files.values())
     demand(known, f"--inert {inert.name}", "no program and no cell is called so.")
-    made = {path: text.encode() for path, text in files.items()}
-    made |= kept.pictures(course, files)
-    there = {path: path.read_bytes() for path in made if path.exists()}
-    changed = [path for path, content in made.items() if there.get(path) != content]
+    contents = {path: text.encode() for path, text in files.items()}
+    contents |= kept.pictures(course, files)
+    there = {path: path.read_bytes() for path in contents if path.exists()}
+    changed = [path for path, content in contents.items() if there.get(path) != content]
     for path in changed:
         if not check:
-            put(path, made[path])
+            put(path, contents[path])
         outcome = "not what would be built: run `make build`" if check else "written"
         print(f"{course.name(path)}: {outcome}")
     for path in waiting(course, files):

@@ -8,18 +8,15 @@ the number of these lines, and a digest of them.
 import re
 from pathlib import Path
 
-from course.build.python import names, parsed
-from course.lesson import Cell, Lesson, Section, about, demand
+from course.build.python import names
+from course.launches import parsed
+from course.lesson import WORKSHOP, Cell, Lesson, Section, about, demand
 from course.listed import NAME
 from course.sources import Course
 
 LEAST = 2  # exercises
 CALL = "handin.line()"
 MISSING = "  # missing? First run the folded cell (it needs bash)"
-POINTER = re.compile(
-    r"\n\n(?:Your code goes into|First run) the cell below.*"
-    r"\n\n(?:請寫在|先照原樣執行)下面這一格.*\Z"
-)
 
 
 # ---- what every lesson has
@@ -99,7 +96,6 @@ def point_out(lesson: Lesson) -> None:
         above = None
         for cell in section.cells:
             if not cell.is_code:
-                cell.source = POINTER.sub("", cell.source)
                 above = cell
             elif cell.files:
                 if cell.file and cell.regions and above:
@@ -133,21 +129,31 @@ def explain(lesson: Lesson) -> None:
 # ---- what to hand in
 
 
-def checks(lesson: Lesson, numbered: bool) -> dict[str, list[str]]:
+def checks(lesson: Lesson, name: str) -> dict[str, list[str]]:
     """The checks of each exercise."""
-    found: dict[str, list[str]] = {}
+    endings: dict[str, list[str]] = {}
     known: set[str] = set()
-    for cell, exercise in lesson.checks(numbered):
-        demand(cell.check not in known, cell.place, "another check ends with the same lines.")
-        known.add(cell.check)
-        found.setdefault(exercise, []).append(cell.check)
-    return found
+    for cell, exercise in lesson.checks(numbered=name != WORKSHOP):
+        demand(cell.ending not in known, cell.place, "another check ends with the same lines.")
+        known.add(cell.ending)
+        endings.setdefault(exercise, []).append(cell.ending)
+    return endings
 
 
-def fill_hand_in(lesson: Lesson, name: str, numbered: bool = True) -> None:
+def fill_hand_in(lesson: Lesson, name: str) -> None:
     """Give the cell tagged `hand-in` the name of its notebook and the notebook's checks."""
     for cell in lesson.tagged("hand-in"):
         demand(cell.source == CALL, cell.place, f"a cell tagged `hand-in` says `{CALL}`.")
-        rows = [f'    "{n}": {list(each)},' for n, each in checks(lesson, numbered).items()]
+        rows = [f'    "{n}": {list(each)},' for n, each in checks(lesson, name).items()]
         inside = "\n".join(["{", *rows, "}"]).replace("'", '"')
         cell.source = f'handin.line("{name}", {inside})'
+
+
+# ---- all of it
+
+
+def decorate(lesson: Lesson, name: str) -> None:
+    """Add to the notebook of this name what no source says: its cells come from one."""
+    point_out(lesson)
+    fill_hand_in(lesson, name)
+    explain(lesson)

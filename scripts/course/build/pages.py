@@ -12,7 +12,7 @@ from course.facts import minutes
 from course.facts.parts import door_items, doors_table, lessons_table, part_items
 from course.facts.routes import routes_table
 from course.filled import filled_region, with_numbers
-from course.lesson import Lesson, demand
+from course.lesson import WORKSHOP, Lesson, demand
 from course.sources import Course
 
 # ---- the tables of errors
@@ -71,10 +71,10 @@ class Errors:
         """
         source = f"notebooks/src/{lesson}.md"
         demand(lesson in self.lessons, self.place, f"there is no {source}.")
-        found = self.lessons[lesson].find(title)
+        target = self.lessons[lesson].find(title)
         remedy = f"{source} has no section “{title}”: correct its `index` cell."
-        demand(found, self.place, remedy)
-        heading, cell = found
+        demand(target, self.place, remedy)
+        heading, cell = target
         return heading.text, cell.node.id
 
 
@@ -179,8 +179,8 @@ def links(course: Course, name: str) -> str:
     """Badges that open a notebook elsewhere, and the way back to its source."""
     source = listed.source(course.listed, name)
     line = f"{listed.badges(course.listed, name)} [source · 原始檔]({source})"
-    if name == "notebooks/workshop.ipynb":  # imported by its badge, it has no file beside it
-        twin = listed.source(course.listed, "notebooks/solutions/workshop.ipynb")
+    if name == course.name(course.workshop):  # imported by its badge, it has no file beside it
+        twin = listed.source(course.listed, f"notebooks/solutions/{WORKSHOP}.ipynb")
         line += f" [solved, with outputs · 解答與輸出]({twin})"
     return line
 

@@ -1,23 +1,6 @@
-"""What the build asks of Python code, read with `ast`: names, imports, guards, launches read.
-
-A cell with `!` or `%` lines is first made plain Python, as IPython does.
-"""
+"""What the build asks of Python code, read with `ast`: names, imports, guards."""
 
 import ast
-from functools import lru_cache
-
-from IPython.core.inputtransformer2 import TransformerManager
-
-READERS = {"result", "printed", "failure"}
-
-
-@lru_cache(maxsize=10_000)
-def parsed(source: str, place: str) -> ast.Module:
-    """A cell or a program as a tree. SyntaxError names the place."""
-    try:
-        return ast.parse(source, place)
-    except SyntaxError:
-        return ast.parse(TransformerManager().transform_cell(source), place)
 
 
 def names(code: ast.AST, defined: bool = False) -> set[str]:
@@ -40,17 +23,6 @@ def imports(code: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             modules.add(node.module.split(".")[0])
     return modules
-
-
-def read_by(code: ast.AST) -> set[str]:
-    """The programs whose launches a cell reads: `result("ddp")`, `printed("ddp")`, `failure(…)`."""
-    programs = set()
-    for node in ast.walk(code):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in READERS and node.args:
-            first = node.args[0]
-            if isinstance(first, ast.Constant):
-                programs.add(first.value)
-    return programs
 
 
 def guarded(code: ast.Module) -> bool:

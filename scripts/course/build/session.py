@@ -2,11 +2,11 @@
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 
-from course.build.python import guarded, imports, names, parsed, read_by, recorded, straight
-from course.launches import Launch, awaited, begun, starts_something
+from course.build.python import guarded, imports, names, recorded, straight
+from course.launches import Launch, awaited, begun, parsed, read_by, starts_something
 from course.lesson import Cell, Lesson, demand
 
 
@@ -22,6 +22,14 @@ def rests_on(name: str, text: str, programs: frozenset[str]) -> set[str]:
     strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     modules = {f"{module}.py" for module in imports(tree)}
     return (modules | strings) & programs - {name}
+
+
+def all_needed(files: set[str], text: Callable[[str], str], programs: frozenset[str]) -> list[str]:
+    """These files and all that they rest on; `text` gives what is in one."""
+    needed = sorted(files)
+    for name in needed:  # grows while we walk: programs import programs
+        needed += sorted(rests_on(name, text(name), programs) - set(needed))
+    return needed
 
 
 class Session:
@@ -45,7 +53,7 @@ class Session:
             self.written |= cell.files
             return
         tree = parsed(cell.source, place)
-        self.read(read_by(tree), place)
+        self.read({*read_by(tree)}, place)
         if cell.launch:
             self.launch(cell.launch, cell.source, place)
             return
@@ -111,12 +119,12 @@ class Session:
 
     def require(self, files: set[str], place: str) -> None:
         """Each of these files is written by now, and so is all that they rest on."""
-        needed = sorted(files)
-        for name in needed:  # grows while we walk: programs import programs
+
+        def text(name: str) -> str:
             demand(name in self.written, place, f"it needs {name}, which no cell before writes.")
-            more = rests_on(name, self.written[name], self.programs)
-            needed += sorted(more - set(needed))
-        self.used |= set(needed)
+            return self.written[name]
+
+        self.used |= {*all_needed(files, text, self.programs)}
 
 
 def shared(lesson: Lesson) -> Cell | None:
@@ -138,12 +146,12 @@ def check_launches(programs: Iterable[str], lesson: Lesson) -> None:
     for cell in lesson.code:
         session.run(cell)
         place = cell.place
-    told = "\n".join(cell.source for cell in lesson.cells if not cell.files)
+    prose = "\n".join(cell.source for cell in lesson.cells if not cell.files)
     shared_files = imported.files if imported else {}
     for name in shared_files:
         remedy = f"{name} is launched: write it in a cell of its own, ahead of its launch."
         demand(name not in session.started, imported.place, remedy)
-        used = name in session.used or name in told
+        used = name in session.used or name in prose
         demand(used, imported.place, f"nobody uses {name}: leave it out.")
     for cell in lesson.code:
         alone = "fold" in cell.tags and cell.file in session.programs and cell is not imported

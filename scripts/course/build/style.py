@@ -13,8 +13,8 @@ from pathlib import Path
 
 from course import ROOT
 
-WORK = (ast.Call, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Dict)
-COMPREHENSION = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+WORK = ast.Call | ast.Dict | COMPREHENSION
 
 
 def works(node: ast.expr) -> bool:
@@ -22,95 +22,44 @@ def works(node: ast.expr) -> bool:
     return any(isinstance(part, WORK) for part in ast.walk(node))
 
 
-def walruses(node: ast.AST) -> bool:
+def assigns(node: ast.AST) -> bool:
     """Whether an expression assigns by `:=`, outside of comprehensions and other calls in it."""
-    if isinstance(node, ast.NamedExpr):
-        return True
-    if isinstance(node, (*COMPREHENSION, ast.Call)):
-        return False
-    return any(map(walruses, ast.iter_child_nodes(node)))
+    if isinstance(node, ast.NamedExpr | ast.Call | COMPREHENSION):
+        return isinstance(node, ast.NamedExpr)
+    return any(map(assigns, ast.iter_child_nodes(node)))
 
 
-def nothing(node: ast.expr) -> bool:
-    """Whether an expression is an empty list, tuple or dict."""
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return not node.elts
-    return isinstance(node, ast.Dict) and not node.keys
+def is_empty(node: ast.expr) -> bool:
+    return ast.unparse(node) in ("[]", "()", "{}")
 
 
-def assignment(node: ast.Assign) -> str | None:
-    """`a, b = f(x), g(y)`, or `a, b = (f(x) for x in both)`; not a swap, not one returned tuple."""
-    target = node.targets[0]
-    if not isinstance(target, (ast.Tuple, ast.List)) or len(target.elts) < 2:
-        return None
-    value = node.value
-    if isinstance(value, (ast.Tuple, ast.List)) and any(map(works, value.elts)):
-        return "two values packed into one assignment: write one assignment a line"
-    if isinstance(value, COMPREHENSION):
-        return "a comprehension unpacked into names: write one assignment a line"
-    return None
-
-
-def call(node: ast.Call) -> str | None:
-    """`print(n := len(x))`."""
-    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if any(map(walruses, arguments)):
-        return "an assignment inside a call: assign first, then call"
-    return None
-
-
-def choice(node: ast.BoolOp) -> str | None:
-    """`x or parser.error("…")`."""
-    last = node.values[-1]
-    if isinstance(node.op, ast.Or) and isinstance(last, ast.Call):
-        name = ast.unparse(last.func).rpartition(".")[2]
-        if name in ("error", "exit"):
-            return f"`… or {name}(…)`: write an `if`"
-    return None
-
-
-def statement(node: ast.Expr) -> str | None:
-    """`f() if x else g()`, `x and f()`, and `f(), g()`, written for what they do."""
-    if isinstance(node.value, (ast.IfExp, ast.BoolOp)):
-        return "an expression that decides what to do: write an `if`"
-    if isinstance(node.value, ast.Tuple):
-        return "two expressions in one statement: write one a line"
-    return None
-
-
-def loop(node: ast.For | ast.comprehension) -> str | None:
-    """`for x in xs if c else ():`, as a statement or in a comprehension."""
-    if isinstance(node.iter, ast.IfExp):
-        return "`for … in … if … else …`: write an `if` around the loop"
-    return None
-
-
-def addition(node: ast.AugAssign) -> str | None:
-    """`xs += [x] if c else []`."""
-    value = node.value
-    if isinstance(value, ast.IfExp) and (nothing(value.body) or nothing(value.orelse)):
-        return "`+= … if … else []`: write an `if`"
-    return None
-
-
-def index(node: ast.Slice) -> str | None:
-    """`xs[:: 1 if n % 2 else -1]`."""
-    parts = (node.lower, node.upper, node.step)
-    if any(isinstance(part, ast.IfExp) for part in parts):
-        return "a decision inside an index: give it a name first"
-    return None
-
-
-RULES = {
-    ast.Assign: assignment,
-    ast.AugAssign: addition,
-    ast.Call: call,
-    ast.BoolOp: choice,
-    ast.Expr: statement,
-    ast.For: loop,
-    ast.comprehension: loop,
-    ast.Slice: index,
-}
+def remedy(node: ast.AST) -> str:
+    """What to write instead of this; "" of what packs nothing."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=[_, _, *_]) | ast.List(elts=[_, _, *_]), *_]):
+            several = isinstance(node.value, ast.Tuple | ast.List)
+            if several and any(map(works, node.value.elts)):
+                return "two values packed into one assignment: write one assignment a line"
+            if isinstance(node.value, COMPREHENSION):
+                return "a comprehension unpacked into names: write one assignment a line"
+        case ast.Call() if any(map(assigns, ast.iter_child_nodes(node))):
+            return "an assignment inside a call: assign first, then call"
+        case ast.BoolOp(op=ast.Or(), values=[*_, ast.Call(func=function)]):
+            name = ast.unparse(function).rpartition(".")[2]
+            if name in ("error", "exit"):
+                return f"`… or {name}(…)`: write an `if`"
+        case ast.Expr(value=ast.IfExp() | ast.BoolOp()):
+            return "an expression that decides what to do: write an `if`"
+        case ast.Expr(value=ast.Tuple()):
+            return "two expressions in one statement: write one a line"
+        case ast.For(iter=ast.IfExp()) | ast.comprehension(iter=ast.IfExp()):
+            return "`for … in … if … else …`: write an `if` around the loop"
+        case ast.AugAssign(value=ast.IfExp(body=body, orelse=other)):
+            if is_empty(body) or is_empty(other):
+                return "`+= … if … else []`: write an `if`"
+        case ast.Slice() if any(isinstance(e, ast.IfExp) for e in ast.iter_child_nodes(node)):
+            return "a decision inside an index: give it a name first"
+    return ""
 
 
 def problems(source: str, name: str) -> Iterator[str]:
@@ -119,11 +68,10 @@ def problems(source: str, name: str) -> Iterator[str]:
     SyntaxError for what is no Python.
     """
     for node in ast.walk(ast.parse(source, name)):
-        rule = RULES.get(type(node))
-        problem = rule and rule(node)
-        if problem:
+        instead = remedy(node)
+        if instead:
             line = getattr(node, "lineno", None) or node.iter.lineno
-            yield f"{name}:{line}: {problem}"
+            yield f"{name}:{line}: {instead}"
 
 
 def main(arguments: list[str]) -> int:

@@ -15,10 +15,11 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 from ruff.__main__ import find_ruff_bin
 
-from course.build.lessons import fill_hand_in, point_out
-from course.build.python import imports, names, parsed
-from course.build.session import check_launches, rests_on, shared
-from course.lesson import Cell, Lesson, about, bundle, demand
+from course.build.lessons import decorate
+from course.build.python import imports, names
+from course.build.session import all_needed, check_launches, shared
+from course.launches import parsed
+from course.lesson import WORKSHOP, Cell, Lesson, about, bundle, demand
 from course.outputs import notebook
 from course.sources import HIDDEN, Course
 
@@ -33,9 +34,9 @@ CATCH_UP = """\
 
 def twin(cell: Cell) -> Cell:
     """The workshop's own copy of a cell."""
-    made = copy(cell)
-    made.node = copy(cell.node)
-    return made
+    double = copy(cell)
+    double.node = copy(cell.node)
+    return double
 
 
 def chosen(lesson: Lesson) -> list[Cell]:
@@ -127,24 +128,26 @@ def imported(course: Course, lessons: dict[Path, Lesson], cells: list[Cell]) -> 
         if cell.is_code and not cell.files:
             wanted |= {f"{module}.py" for module in imports(parsed(cell.source, cell.place))}
     programs = frozenset(course.programs)
-    needed = sorted(wanted & programs)
-    for name in needed:  # grows while we walk: programs import programs
-        more = rests_on(name, course.program(name, True, "workshop"), programs)
-        needed += sorted(more - set(needed))
 
+    def text(name: str) -> str:
+        return course.program(name, True, "workshop")
+
+    needed = all_needed(wanted & programs, text, programs)
     offered = [name for lesson in lessons.values() for name in imported_by(lesson)]
     lacking = [name for name in dict.fromkeys(offered) if name in set(needed) - written]
-    texts = {name: course.program(name, True, "workshop") for name in lacking}
+    texts = {name: text(name) for name in lacking}
     launched = {cell.launch.program for cell in cells if cell.launch}
     alone = {name: texts.pop(name) for name in lacking if name in launched}
     sources = {"files": bundle(texts)} if texts else {}
-    sources |= {Path(name).stem: f"%%writefile {name}\n{text}" for name, text in alone.items()}
+    sources |= {
+        Path(name).stem: f"%%writefile {name}\n{content}" for name, content in alone.items()
+    }
     metadata = {"tags": ["fold", "workshop"], **HIDDEN}
-    made = []
+    folded = []
     for name, source in sources.items():
         node = new_code_cell(source, id=f"workshop-{name}", metadata=dict(metadata))
-        made.append(Cell(node, "workshop"))
-    return made
+        folded.append(Cell(node, "workshop"))
+    return folded
 
 
 class Parameters:
@@ -208,8 +211,7 @@ def workshop(course: Course, lessons: dict[Path, Lesson], solved: bool) -> Noteb
     cells[first:first] = [*imported(course, lessons, cells), parameters.cell()]
     whole = Lesson(with_ways_back(course, cells))
     check_launches(course.programs, whole)
-    point_out(whole)
-    fill_hand_in(whole, "workshop", numbered=False)
+    decorate(whole, WORKSHOP)
     course_of = {"quick": parameters.quick, "gpu_minutes": GPU_MINUTES}
     built = notebook(whole, SOURCE, course_of)
     check_names(built)

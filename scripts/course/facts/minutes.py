@@ -22,13 +22,22 @@ from pathlib import Path
 
 from course import ROOT
 from course.languages import CJK, FENCED
-from course.lesson import BuildError, Heading, Lesson, about, demand, headings
+from course.lesson import (
+    DIFF,
+    PREDICT,
+    BuildError,
+    Heading,
+    Lesson,
+    about,
+    demand,
+    headings,
+    last_run,
+)
 from course.sources import Course
 
 CORE = 50  # minutes: one period
 WORDS, TOKENS = 180, 260  # a minute
 LAUNCH = 5.0  # seconds, where none have been measured
-DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LEADS_TO = re.compile(r"^\+\+\+ (\w+\.py)$", re.MULTILINE)
 PARTS = {"Going further · 延伸": "further", "Second period · 第二節": "second"}
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
@@ -65,16 +74,16 @@ def words(text: str) -> int:
 def tokens(code: str) -> int:
     """How many names, numbers, strings and operators a piece of code has."""
     try:
-        found = list(tokenize.generate_tokens(io.StringIO(code).readline))
+        every = list(tokenize.generate_tokens(io.StringIO(code).readline))
     except (tokenize.TokenError, IndentationError):  # a piece of a diff, or no Python
         return len(re.findall(r"\w+|[^\w\s]", code))
-    return sum(token.type in COUNTED for token in found)
+    return sum(token.type in COUNTED for token in every)
 
 
 def changed(text: str) -> int:
     """How many tokens the changed lines of a cell's diffs have."""
     count = 0
-    for diff in DIFF.findall(text):
+    for _, diff in DIFF.findall(text):
         lines = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
         count += sum(tokens(line[1:].strip()) for line in lines if line[:1] in ("+", "-"))
     return count
@@ -82,10 +91,10 @@ def changed(text: str) -> int:
 
 def pieces(prose: str) -> Iterator[tuple[Heading | None, str]]:
     """A Markdown cell cut ahead of each heading: headings, None of the first piece, and words."""
-    found = headings(prose)
-    ends = [heading.at for heading in found] + [None]
+    titles = headings(prose)
+    ends = [heading.at for heading in titles] + [None]
     yield None, prose[: ends.pop(0)]
-    for heading, end in zip(found, ends, strict=True):
+    for heading, end in zip(titles, ends, strict=True):
         yield heading, prose[heading.at : end]
 
 
@@ -98,31 +107,31 @@ def parts(lesson: Lesson, seconds: list[float], through: str = "") -> dict[str, 
     lesson = lesson.own
     count = len(lesson.launches)
     measured = iter(seconds if len(seconds) == count else [LAUNCH] * count)
-    found = {"core": Part()}
+    held = {"core": Part()}
     name = "core"
     met = False
     known: set[str] = set()  # programs that a diff has shown
     for cell in lesson.cells:
         if cell.is_code:
-            part = found[name]
+            part = held[name]
             if cell.launch:
                 part.launches += 1
                 part.seconds += next(measured)
             elif "fold" not in cell.tags and cell.file not in known:
                 part.tokens += tokens(re.sub(r"\A%%\w+.*\n|^!.*$", "", cell.source))
             continue
-        for diff in DIFF.findall(cell.source):
+        for _, diff in DIFF.findall(cell.source):
             known.update(LEADS_TO.findall(diff))
         for heading, piece in pieces(cell.source):
             if heading and heading.level == 2:
                 name = "rest" if met else PARTS.get(heading.text, name)
                 met = met or heading.text.partition(" ·")[0] == through
-            part = found.setdefault(name, Part())
+            part = held.setdefault(name, Part())
             part.words += words(piece)
             part.tokens += changed(piece)
             part.exercises += bool(heading and heading.exercise)
-            part.predictions += piece.count("**Predict")
-    return found
+            part.predictions += piece.count(PREDICT)
+    return held
 
 
 def rounded(minutes: float) -> int:
@@ -136,8 +145,7 @@ def measured(path: Path) -> list[float]:
     None of a notebook that is not there or damaged: the build says so elsewhere.
     """
     with suppress(OSError, ValueError):
-        course = json.loads(path.read_text())["metadata"].get("course", {})
-        return course.get("outputs", {}).get("seconds", [])
+        return last_run(json.loads(path.read_text())).get("seconds", [])
     return []
 
 
@@ -151,16 +159,16 @@ def lesson_parts(course: Course, path: Path) -> dict[str, Part]:
 def beginning(course: Course, path: Path, through: str) -> int:
     """The minutes of a lesson up to the end of one of its sections, named in English."""
     seconds = measured(course.notebooks / f"{path.stem}.ipynb")
-    found = parts(course.lesson(path, solved=False), seconds, through)
-    demand("rest" in found, course.name(path), f"no section “{through}”, where a route ends.")
-    return rounded(found["core"].minutes)
+    held = parts(course.lesson(path, solved=False), seconds, through)
+    demand("rest" in held, course.name(path), f"no section “{through}”, where a route ends.")
+    return rounded(held["core"].minutes)
 
 
 def told(course: Course, path: Path) -> tuple[str, int]:
     """The minutes of a lesson's core, as `45` or, in two periods, `45 + 40`; and those further."""
-    found = lesson_parts(course, path)
-    core = [str(rounded(part.minutes)) for name, part in found.items() if name != "further"]
-    return " + ".join(core), rounded(found.get("further", Part()).minutes)
+    held = lesson_parts(course, path)
+    core = [str(rounded(part.minutes)) for name, part in held.items() if name != "further"]
+    return " + ".join(core), rounded(held.get("further", Part()).minutes)
 
 
 def head(course: Course, path: Path) -> str:

@@ -3,13 +3,12 @@
 README, the site's front page and the last slide show them; each adds the minutes of the lessons.
 """
 
-import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
 from course.facts import minutes as minutes_of
 from course.facts import routes
-from course.lesson import BuildError, demand
+from course.lesson import WORKSHOP, BuildError, demand
 from course.listed import addresses
 from course.sources import Course
 
@@ -66,26 +65,18 @@ class Part(NamedTuple):
         return routes.short([lesson.number for lesson in self.lessons])
 
 
-def read(course: Course) -> dict:
-    path = course.root / NAME
-    try:
-        return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise BuildError(f"{NAME}: {error}: correct it there.") from None
-
-
 def doors(course: Course) -> list[Door]:
     """Where to begin, in the order of the file."""
-    found = []
-    for entry in read(course).get("door", []):
+    entries = []
+    for entry in course.asset("course.toml").get("door", []):
         try:
             links = [Link(**link) for link in entry["links"]]
             minutes = entry.get("minutes") or routes.total(course, entry, NAME)
-            after_class = routes.WORKSHOP not in entry.get("lessons", [])
-            found.append(Door(entry["english"], entry["chinese"], links, minutes, after_class))
+            after_class = WORKSHOP not in entry.get("lessons", [])
+            entries.append(Door(entry["english"], entry["chinese"], links, minutes, after_class))
         except (KeyError, TypeError) as error:
             raise BuildError(f"{NAME}: a door lacks {error}: {entry}.") from None
-    return found
+    return entries
 
 
 def parts(course: Course) -> list[Part]:
@@ -93,23 +84,23 @@ def parts(course: Course) -> list[Part]:
     known = {path.stem[:2]: path for path in course.sources}
     named = {title[0]: title for title in course.titles()}
     listed = []
-    found = []
-    for entry in read(course).get("part", []):
-        told = {"done": [], "lessons": {}} | entry
+    entries = []
+    for entry in course.asset("course.toml").get("part", []):
+        given = {"done": [], "lessons": {}} | entry
         lessons = []
-        for number, after in told["lessons"].items():
+        for number, after in given["lessons"].items():
             demand(number in known, NAME, f"there is no lesson {number}.")
             demand(len(after) == 2, NAME, f"lesson {number} has one text in each language.")
             lessons.append(Entry(known[number], *named[number], *after))
-        listed += told["lessons"]
+        listed += given["lessons"]
         try:
-            found.append(Part(**told | {"lessons": lessons}))
+            entries.append(Part(**given | {"lessons": lessons}))
         except TypeError as error:
             raise BuildError(f"{NAME}: a part lacks {error}: {entry}.") from None
     wanted = ", ".join(known)
     remedy = f"its parts have the lessons {', '.join(listed)}, not {wanted}: each once, in order."
     demand(listed == list(known), NAME, remedy)
-    return found
+    return entries
 
 
 def doors_table(course: Course) -> str:

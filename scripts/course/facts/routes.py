@@ -4,18 +4,16 @@ The routes are in assets/routes.toml; minutes and what to know first come from t
 does the map of which lesson needs which. assets/routes.md and the site show them.
 """
 
-import tomllib
 from pathlib import Path
 
 from course.facts.minutes import beginning, told
-from course.lesson import BuildError, about, demand
+from course.lesson import WORKSHOP, about, demand
 from course.sources import Course
 
 HEAD = [
     "| you have, or want · 你有，或想要 | lessons · 課 | minutes · 分鐘 | know first · 先會 |",
     "| --- | --- | --- | --- |",
 ]
-WORKSHOP = "workshop"
 WORKSHOP_MINUTES = 90
 KEYS = {"english", "chinese", "lessons"}
 # Only up to the end of this section of the last lesson; and what that much of it needs.
@@ -77,22 +75,14 @@ def short(numbers: list[str]) -> str:
     return " ".join(ranges)
 
 
-def read(path: Path, place: str) -> list[dict]:
-    """The routes of the file; none without it."""
-    try:
-        return tomllib.loads(path.read_text())["route"] if path.exists() else []
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        problem = f"not the TOML that it should be ({error}): correct it there."
-        raise BuildError(f"{place}: {problem}") from None
-
-
 def routes_table(course: Course, plan: str = "semester.md") -> str:
     """The routes as a table, and the map of needs; `plan`: where their link to it leads."""
-    path = course.root / "assets" / "routes.toml"
-    place = course.name(path)
+    place = "assets/routes.toml"
+    listed = course.asset("routes.toml")
+    demand(listed.keys() <= {"route"}, place, f"it has routes, `[[route]]`, and not {[*listed]}.")
     needed = needs(course)
     rows = list(HEAD)
-    for route in read(path, place):
+    for route in listed.get("route", []):
         right = KEYS <= set(route) <= KEYS | PARTLY
         known = f"{', '.join(sorted(KEYS))}, and perhaps {', '.join(sorted(PARTLY))}"
         demand(right, place, f"a route has {known}: {route}.")

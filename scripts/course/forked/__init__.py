@@ -21,6 +21,7 @@ ever; umask and limits are those of the first launch. So some launches stay plai
 
 import os
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,8 +29,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course.launches import launch_of
-from course.lesson import tags
+from course.launches import launch_of, reader
 
 TORCHRUN = Path(__file__).resolve().parent  # the folder of the torchrun that forks
 FORKED = "forked"  # the tag of the cells that we put in
@@ -57,7 +57,7 @@ _os.environ |= {settings!r} if "OMP_NUM_THREADS" in _os.environ else {{}}"""
 AFTER = "_os.environ |= {settings!r}"
 
 
-def programs() -> str:
+def search_path() -> str:
     """Where a launch finds programs, those of this Python first."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
@@ -66,7 +66,7 @@ def fork(folder: Path) -> dict[str, str]:
     """The environment in which torchrun forks the ranks of a program that lies in this folder."""
     paths = [str(folder.absolute()), os.environ.get("PYTHONPATH", "")]
     return {
-        "PATH": os.pathsep.join([str(TORCHRUN), programs()]),
+        "PATH": os.pathsep.join([str(TORCHRUN), search_path()]),
         "PET_RUN_PATH": "1",
         "PET_START_METHOD": "fork",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),  # runpy finds nothing beside a program
@@ -77,7 +77,7 @@ def fork(folder: Path) -> dict[str, str]:
 def plain() -> dict[str, str]:
     """The same variables as they were: torchrun starts a Python for each rank."""
     return {
-        "PATH": programs(),
+        "PATH": search_path(),
         "PET_RUN_PATH": "0",
         "PET_START_METHOD": "spawn",
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
@@ -87,24 +87,43 @@ def plain() -> dict[str, str]:
 
 def may_fork(launch: str, reading: str, lesson: str) -> bool:
     """Whether a launch may be forked, by its cell, the cell that reads it and its notebook."""
-    found = launch_of(launch)
-    if not found or found.starter != "torchrun" or found.settings:
+    command = launch_of(launch)
+    if not command or command.starter != "torchrun" or command.settings:
         return False
-    if lesson[:2] in PLAIN_LESSONS or found.name in PLAIN_PROGRAMS:
+    if lesson[:2] in PLAIN_LESSONS or command.name in PLAIN_PROGRAMS:
         return False
-    return f'failure("{found.name}"' not in reading
+    return reader(reading, command.name) != "failure"
+
+
+def forking(codes: list[str], lesson: str, first: bool = True) -> list[bool]:
+    """Which of a notebook's cells are launches that may be forked; its first one if `first`."""
+    chosen = []
+    launches = 0
+    for code, following in pairwise([*codes, ""]):
+        launch = launch_of(code)
+        launches += bool(launch and launch.starter == "torchrun" and not launch.settings)
+        chosen.append((first or launches > 1) and may_fork(code, following, lesson))
+    return chosen
+
+
+def framed(cells: list, chosen: list[bool], folder: Path, made: Callable = str) -> list:
+    """Cells in order, and around each that is chosen what lets torchrun fork, and undoes it."""
+    before = BEFORE.format(settings=fork(folder))
+    after = AFTER.format(settings=plain())
+    every = []
+    for cell, forks in zip(cells, chosen, strict=True):
+        every += [made(before), cell, made(after)] if forks else [cell]
+    return every
 
 
 def around(cells: list[str], lesson: str, folder: Path) -> list[str]:
-    """Cells in order, and around each ordinary launch those that let torchrun fork, and undo it."""
-    made = []
-    for cell, following in pairwise([*cells, ""]):
-        if may_fork(cell, following, lesson):
-            before = BEFORE.format(settings=fork(folder))
-            made += [before, cell, AFTER.format(settings=plain())]
-        else:
-            made.append(cell)
-    return made
+    """Cells that run outside of a notebook, such as those of a test, and what lets them fork."""
+    return framed(cells, forking(cells, lesson), folder)
+
+
+def code_of(notebook: NotebookNode) -> list[str]:
+    """Its cells; "" stands for one of text."""
+    return [cell.source if cell.cell_type == "code" else "" for cell in notebook.cells]
 
 
 def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = False) -> NotebookNode:
@@ -113,25 +132,14 @@ def forked(notebook: NotebookNode, lesson: str, folder: Path, first: bool = Fals
     Its first launch is as readers have it: so each lesson shows that it starts for them. Unless
     `first`: in tests, which run each lesson on every push, that would be a sixth of the time.
     """
-    before = BEFORE.format(settings=fork(folder))
-    after = AFTER.format(settings=plain())
-    cells = []
-    launches = 0
-    for cell, following in pairwise([*notebook.cells, new_code_cell()]):
-        code = cell.source if cell.cell_type == "code" else ""
-        found = launch_of(code)
-        launches += bool(found and found.starter == "torchrun" and not found.settings)
-        if (first or launches > 1) and may_fork(code, following.source, lesson):
-            cells += [ours(before), cell, ours(after)]
-        else:
-            cells.append(cell)
+    chosen = forking(code_of(notebook), lesson, first)
+    cells = framed(notebook.cells, chosen, folder, ours)
     return new_notebook(cells=cells, metadata=notebook.metadata)
 
 
 def forks(notebook: NotebookNode, lesson: str) -> int:
     """How many launches of a notebook may be forked."""
-    made = forked(notebook, lesson, Path())
-    return sum(FORKED in tags(cell) for cell in made.cells) // 2
+    return sum(forking(code_of(notebook), lesson, first=False))
 
 
 def ours(source: str) -> NotebookNode:

@@ -83,9 +83,9 @@ class Grader:
         if submission.lesson is None:
             return row(submission, Verdict(), 0)
         written = answers(submission.lesson, submission.cells)
-        made = steps(submission.lesson, written)
-        outcome = self.sandbox(name).run([step.code for step in made], self.stopped)
-        return row(submission, verdict(submission.lesson, written, made, outcome), outcome.seconds)
+        plan = steps(submission.lesson, written)
+        outcome = self.sandbox(name).run([step.code for step in plan], self.stopped)
+        return row(submission, verdict(submission.lesson, written, plan, outcome), outcome.seconds)
 
     def one(self, number: int, submission: Submission) -> None:
         """Grade one submission and write down what came of it."""
@@ -102,8 +102,8 @@ class Grader:
         with self.lock:
             self.results.rows[made.file] = made
             self.results.write()
-        said = f"{made.lesson}, {made.count}, {made.seconds:.0f} s" if made.lesson else ""
-        tqdm.write(f"{made.student}: {'; '.join(filter(None, [said, made.note]))}")
+        outcome = f"{made.lesson}, {made.count}, {made.seconds:.0f} s" if made.lesson else ""
+        tqdm.write(f"{made.student}: {'; '.join(filter(None, [outcome, made.note]))}")
         self.bar.update()
 
     def all(self, submissions: list[Submission]) -> None:
@@ -131,8 +131,8 @@ def grade(args: argparse.Namespace, work: Work) -> int:
             results.rows[earlier.file] = earlier
         else:
             new.append(submission)
-    told = f"{len(submissions)} files, {len(submissions) - len(new)} of them graded before"
-    print(f"{told} (--all grades them again)")
+    counts = f"{len(submissions)} files, {len(submissions) - len(new)} of them graded before"
+    print(f"{counts} (--all grades them again)")
     grader = Grader(args, work, results)
     if any(submission.lesson for submission in new):
         problem = grader.sandbox("probe").probe()

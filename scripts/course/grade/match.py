@@ -41,9 +41,9 @@ def find(pieces: list[list[str]], lines: list[str], start: int, last: bool = Fal
     for piece in pieces:
         size = len(piece)
         places = range(start, len(lines) - size + 1)
-        found = [at for at in places if lines[at : at + size] == piece]
-        if found:
-            at = found[-1 if last else 0]
+        starts = [at for at in places if lines[at : at + size] == piece]
+        if starts:
+            at = starts[-1 if last else 0]
             return range(at, at + size)
     return None
 
@@ -61,17 +61,17 @@ def after(block: list[str]) -> list[list[str]]:
 
 def borders(place: Place, blocks: list[list[str]], theirs: list[str]) -> list[range] | None:
     """Where our lines above and below each region are, in turn; None if one cannot be told."""
-    found = [range(0)]
+    ranges = [range(0)]
     for number, stub in enumerate(place.stubs):
         last = number == len(place.stubs) - 1
-        above = find(before(blocks[number], squeezed(stub[0])), theirs, found[-1].start)
+        above = find(before(blocks[number], squeezed(stub[0])), theirs, ranges[-1].start)
         if above is None:
             return None
         below = find(after(blocks[number + 1]), theirs, above.stop, last)
         if below is None:
             return None
-        found += [above, below]
-    return found[1:]
+        ranges += [above, below]
+    return ranges[1:]
 
 
 def extract(place: Place, text: str) -> Answer:
@@ -85,10 +85,10 @@ def extract(place: Place, text: str) -> Answer:
     theirs = solid(whole)
     blocks = [solid(block) for block in place.fixed]
     blocks[-1] += solid(place.check)
-    found = borders(place, blocks, theirs)
-    if found is None and place.program:
+    ranges = borders(place, blocks, theirs)
+    if ranges is None and place.program:
         return Answer(place.unsolved(), UNREADABLE)
-    if found is None:
+    if ranges is None:
         end = find(after(blocks[-1]), theirs, 0, last=True)
         return (
             Answer(whole[: starts[end.start]] + place.fixed[-1], WHOLE)
@@ -96,17 +96,18 @@ def extract(place: Place, text: str) -> Answer:
             else Answer(whole, WHOLE)
         )
 
-    head = theirs[found[0].start : found[0].stop] == blocks[0]
-    made = whole[: starts[found[0].start]] if head and not place.program else []  # such as imports
-    made += place.fixed[0]
+    head = theirs[ranges[0].start : ranges[0].stop] == blocks[0]
+    lines = list(place.fixed[0])
+    if head and not place.program:  # what they put ahead of it, such as imports
+        lines = whole[: starts[ranges[0].start]] + lines
     note = ""
     for number, block in enumerate(place.fixed[1:], 1):
-        above, below = found[2 * number - 2 : 2 * number]
+        above, below = ranges[2 * number - 2 : 2 * number]
         if [theirs[at.start : at.stop] for at in (above, below)] != blocks[number - 1 : number + 1]:
             note = CHANGED
         upper = starts[above.stop - 1] + 1 if above.stop else 0
-        made += [*trimmed(whole[upper : starts[below.start]]), *block]
-    return Answer(made, note)
+        lines += [*trimmed(whole[upper : starts[below.start]]), *block]
+    return Answer(lines, note)
 
 
 def likeness(place: Place, text: str) -> float:
@@ -137,12 +138,12 @@ def answers(lesson: Workbook, cells: list[Written]) -> dict[int, Answer]:
             alike = likeness(place, cell.text)
             if same or alike:
                 pairs.append((-same - alike, number, index))
-    found: dict[int, Answer] = {}
+    filled: dict[int, Answer] = {}
     taken: set[int] = set()
     for _, number, index in sorted(pairs):
-        if number not in found and index not in taken:
-            found[number] = extract(lesson.places[number], free[index].text)
+        if number not in filled and index not in taken:
+            filled[number] = extract(lesson.places[number], free[index].text)
             taken.add(index)
     for number, place in lesson.places.items():
-        found.setdefault(number, Answer(place.unsolved(), MISSING))
-    return found
+        filled.setdefault(number, Answer(place.unsolved(), MISSING))
+    return filled

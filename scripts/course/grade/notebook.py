@@ -10,7 +10,8 @@ from typing import NamedTuple
 from course.grade.match import UNREADABLE, Answer
 from course.grade.read import Workbook
 from course.grade.sandbox import TOOLS, Outcome
-from course.lesson import tags
+from course.launches import launch_of
+from course.lesson import assigned, tags
 
 SOLVED = "✓"
 OPEN = "open"
@@ -44,42 +45,41 @@ class Verdict:
 
 def steps(lesson: Workbook, answers: dict[int, Answer]) -> list[Step]:
     """Everything to run, up to the last check."""
-    made = [Step(START, 0)]
+    plan = [Step(START, 0)]
     for number, cell in enumerate(lesson.cells[: max(lesson.judges) + 1]):
         if cell.cell_type != "code":
             continue
         code = cell.source
         if number in lesson.places:
-            made.append(Step("\n".join(answers[number].lines), number))
+            plan.append(Step("\n".join(answers[number].lines), number))
             code = "\n".join(lesson.places[number].check)
         if number in lesson.judges:
-            made.append(Step(GUARD, number))
-        made.append(Step(code, number, check=number in lesson.judges))
+            plan.append(Step(GUARD, number))
+        plan.append(Step(code, number, check=number in lesson.judges))
         if "parameters" in tags(cell):
-            small = [f"{name} = {value!r}" for name, value in lesson.quick.items()]
-            made.append(Step("\n".join(small), number))
-    return [step for step in made if step.code.strip()]
+            plan.append(Step(assigned(lesson.quick), number))
+    return [step for step in plan if step.code.strip()]
 
 
-def first_error(made: dict[int, Step], outcome: Outcome) -> str:
+def first_error(plan: dict[int, Step], outcome: Outcome) -> str:
     """The first error of some steps, with what the ranks of a launch said; "" without any."""
     raised = None
-    for index, step in made.items():
+    for index, step in plan.items():
         ended = outcome.cells.get(index)
         if ended and ended.error:
             cause = f"\n{raised[1]}" if raised and "LaunchError" in ended.error else ""
             return f"{step}: {ended.error}{cause}"
-        if ended and step.code.startswith("!"):
+        if ended and launch_of(step.code):
             raised = RAISED.search(ended.text)
     return ""
 
 
-def judge(made: dict[int, Step], outcome: Outcome) -> tuple[str, str]:
+def judge(plan: dict[int, Step], outcome: Outcome) -> tuple[str, str]:
     """✓, open or error of one exercise, given its steps; for the latter two what was printed."""
-    checks = [outcome.cells.get(index) for index, step in made.items() if step.check]
-    if None in checks and outcome.running in made:
+    checks = [outcome.cells.get(index) for index, step in plan.items() if step.check]
+    if None in checks and outcome.running in plan:
         return ERROR, outcome.problem
-    error = first_error(made, outcome)
+    error = first_error(plan, outcome)
     if None in checks or any(check.error for check in checks):
         return ERROR, error or "not reached"
     if all(set(check.marks) == {SOLVED} for check in checks):
@@ -89,24 +89,24 @@ def judge(made: dict[int, Step], outcome: Outcome) -> tuple[str, str]:
 
 
 def verdict(
-    lesson: Workbook, answers: dict[int, Answer], made: list[Step], outcome: Outcome
+    lesson: Workbook, answers: dict[int, Answer], plan: list[Step], outcome: Outcome
 ) -> Verdict:
     """What a run came to."""
-    found = Verdict()
+    result = Verdict()
     for exercise in lesson.exercises:
-        own = {n: step for n, step in enumerate(made) if lesson.exercise(step.number) == exercise}
+        own = {n: step for n, step in enumerate(plan) if lesson.exercise(step.number) == exercise}
         mark, text = judge(own, outcome)
-        found.marks[exercise] = mark
+        result.marks[exercise] = mark
         if text:
-            found.texts[exercise] = text
+            result.texts[exercise] = text
     for number, answer in sorted(answers.items()):
         exercise = lesson.exercise(number)
         if answer.note:
-            found.notes.append(f"exercise {exercise}: {answer.note}")
+            result.notes.append(f"exercise {exercise}: {answer.note}")
         if answer.note == UNREADABLE:
-            found.marks[exercise] = ERROR
-            found.texts[exercise] = UNREADABLE
+            result.marks[exercise] = ERROR
+            result.texts[exercise] = UNREADABLE
     if outcome.problem:
-        at = f" at {made[outcome.running]}" if outcome.running is not None else ""
-        found.notes.append(f"stopped{at}: {outcome.problem}")
-    return found
+        at = f" at {plan[outcome.running]}" if outcome.running is not None else ""
+        result.notes.append(f"stopped{at}: {outcome.problem}")
+    return result

@@ -13,7 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course import rooms, same
-from course.lesson import HERE, SOLUTION, Cell, Lesson, about, demand, solve
+from course.lesson import HERE, SOLUTION, WORKSHOP, Cell, Lesson, about, demand, solve
 
 # ---- our notebooks
 
@@ -46,9 +46,9 @@ class Workbook:
         texts = [cell.source for cell in self.cells]
         self.digest = same.letters(json.dumps(texts))
         parsed = Lesson.of(notebook)
-        self.title = title(parsed)
+        self.title = parsed.title
         # Number of a cell that judges → its exercise.
-        checks = parsed.checks(numbered=self.name != "workshop")
+        checks = parsed.checks(numbered=self.name != WORKSHOP)
         self.judges = {parsed.cells.index(cell): exercise for cell, exercise in checks}
         self.exercises = list(dict.fromkeys(self.judges.values()))
         self.places: dict[int, Place] = {}
@@ -62,23 +62,14 @@ class Workbook:
         return next((name for check, name in self.judges.items() if check >= number), "")
 
 
-def title(lesson: Lesson) -> str:
-    """Its first heading, if that is in two languages; "" when it has none."""
-    for cell in lesson.cells:
-        for heading in cell.headings:
-            if heading.level == 1 and " · " in heading.text:
-                return heading.text.strip()
-    return ""
-
-
 def stubs(root: Path) -> list[list[str]]:
     """The lines that stand for a solution in unsolved notebooks, of every exercise."""
     sources = sorted((root / "notebooks" / "src").glob("*.md"))
-    found = []
+    blocks = []
     for path in [*sources, *rooms.files(root / "scripts" / "lessons")]:
         for match in SOLUTION.finditer(path.read_text()):
-            found.append(solve(match[0], False, path.name, live=True).splitlines())
-    return sorted(found, key=len, reverse=True)
+            blocks.append(solve(match[0], False, path.name, live=True).splitlines())
+    return sorted(blocks, key=len, reverse=True)
 
 
 def place(cell: Cell, known: list[list[str]], where: str, judging: bool) -> Place:
@@ -155,13 +146,13 @@ def recognize(notebook: NotebookNode, lessons: list[Workbook]) -> Workbook:
     ValueError when it was none.
     """
     texts = [cell.source for cell in notebook.cells]
-    source = notebook.metadata.get("course", {}).get("generated_from")
-    heading = title(Lesson.of(notebook))
+    source = about(notebook).get("generated_from")
+    title = Lesson.of(notebook).title
     for lesson in lessons:
         if source and source == lesson.source:
             return lesson
     for lesson in lessons:
-        if heading and heading == lesson.title:
+        if title and title == lesson.title:
             return lesson
 
     theirs = set(map(squeezed, texts))

@@ -41,16 +41,16 @@ class Row:
 
 def row(submission: Submission, verdict: Verdict, seconds: float) -> Row:
     """What a run came to; of a file that is no notebook of this course, why."""
-    made = Row(submission.file, submission.student, submission.digest)
-    made.note = "; ".join(filter(None, [submission.why, *verdict.notes]))
-    made.hand_in = submission.hand_in
-    made.marks = verdict.marks
-    made.texts = verdict.texts
-    made.seconds = round(seconds, 1)
+    result = Row(submission.file, submission.student, submission.digest)
+    result.note = "; ".join(filter(None, [submission.why, *verdict.notes]))
+    result.hand_in = submission.hand_in
+    result.marks = verdict.marks
+    result.texts = verdict.texts
+    result.seconds = round(seconds, 1)
     if submission.lesson:
-        made.lesson = submission.lesson.name
-        made.built = submission.lesson.digest
-    return made
+        result.lesson = submission.lesson.name
+        result.built = submission.lesson.digest
+    return result
 
 
 def exercises(rows: list[Row]) -> list[str]:

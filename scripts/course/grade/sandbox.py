@@ -83,15 +83,15 @@ def listen(process: subprocess.Popen, outcome: Outcome) -> None:
     """Take down what the sandbox tells of its cells."""
     while line := process.stdout.readline(2**17):
         with suppress(ValueError, KeyError, TypeError):
-            told = json.loads(line)
-            if told.get("dead"):
+            message = json.loads(line)
+            if message.get("dead"):
                 outcome.problem = "its kernel ended"
-            elif "error" in told:
-                ended = Ended(told["marks"], told["text"], told["error"])
-                outcome.cells[told["cell"]] = ended
+            elif "error" in message:
+                ended = Ended(message["marks"], message["text"], message["error"])
+                outcome.cells[message["cell"]] = ended
                 outcome.running = None
             else:
-                outcome.running = told["cell"]
+                outcome.running = message["cell"]
 
 
 def kill(process: subprocess.Popen) -> None:

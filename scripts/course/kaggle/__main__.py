@@ -23,7 +23,9 @@ from pathlib import Path, PurePosixPath
 from requests import RequestException
 from tqdm import tqdm
 
-from course import ROOT, rooms, same
+from course import ROOT, same
+from course.files import write
+from course.lesson import about, meant_by
 from course.listed import NAME, MetadataError, load, notebook_metadata
 
 
@@ -42,18 +44,14 @@ def one_line(error: Exception) -> str:
 
 def choose(kernels: list[dict], names: list[str]) -> list[dict]:
     """The notebooks that these names begin, all of them without names."""
-    chosen = []
+    known = {short(kernel): kernel for kernel in kernels}
+    chosen = {}
     for name in names:
-        found = []
-        for kernel in kernels:
-            known = short(kernel)
-            if known.startswith(name) and known.count("/") == name.count("/"):
-                found.append(kernel)
-        if not found:
-            there = ", ".join(map(short, kernels))
-            sys.exit(f"publish: no notebook begins with “{name}”: there is {there}")
-        chosen += [kernel for kernel in found if kernel not in chosen]
-    return chosen or kernels
+        matching = meant_by(name, known)
+        if not matching:
+            sys.exit(f"publish: no notebook begins with “{name}”: there is {', '.join(known)}")
+        chosen |= {each: known[each] for each in matching}
+    return list(chosen.values()) or kernels
 
 
 def linked(text: str, code_file: str, addresses: dict[str, str]) -> str:
@@ -83,7 +81,7 @@ def prepare(root: Path, kernel: dict, addresses: dict[str, str]) -> Path:
         else:
             cell.source = linked(cell.source, kernel["code_file"], addresses)
     notebook.metadata.update(notebook_metadata(kernel))
-    notebook.metadata.get("course", {}).pop("outputs", None)
+    about(notebook).pop("outputs", None)
     nbformat.write(notebook, folder / path.name)
 
     identity = addresses[kernel["code_file"]].partition("/code/")[2]
@@ -112,8 +110,7 @@ class Pushed:
     def add(self, folder: Path) -> None:
         """Write down at once that a folder has been pushed: whatever comes next may fail."""
         self.hashes[identity(folder)] = contents(folder)
-        with rooms.load("atomic").replacing(self.path) as file:
-            file.write(json.dumps(self.hashes, indent=1).encode())
+        write(self.path, json.dumps(self.hashes, indent=1))
 
 
 def identity(folder: Path) -> str:
@@ -129,8 +126,7 @@ def contents(folder: Path) -> str:
 def gpu_minutes(folder: Path) -> int:
     """How many minutes of two GPUs a run of a prepared notebook takes, as its lesson guesses."""
     [path] = folder.glob("*.ipynb")
-    course = json.loads(path.read_text())["metadata"].get("course", {})
-    return course.get("gpu_minutes", 0)
+    return about(json.loads(path.read_text())).get("gpu_minutes", 0)
 
 
 def prepare_all(root: Path, listed: dict, owner: str, names: list[str]) -> dict[str, Path]:

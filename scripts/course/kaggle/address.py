@@ -11,18 +11,19 @@ import re
 import sys
 from pathlib import Path
 
-from course import ROOT, rooms
+from course import ROOT
+from course.files import write
 from course.listed import NAME, SCHEMA, MetadataError, load
 
 
 def problems(given: dict[str, str]) -> list[str]:
     """What is wrong with the names, a line for each."""
-    found = []
+    lines = []
     for key, value in given.items():
         rule = SCHEMA["properties"][key]
         if not re.fullmatch(rule["pattern"], value):
-            found.append(f"“{value}” is no {key}. {rule['description']}")
-    return found
+            lines.append(f"“{value}” is no {key}. {rule['description']}")
+    return lines
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,8 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     listed = json.loads(path.read_text())
     text = json.dumps(given | listed | given, indent=2, ensure_ascii=False)
     try:
-        with rooms.load("atomic").replacing(path) as file:
-            file.write(f"{text}\n".encode())
+        write(path, f"{text}\n")
     except OSError as error:
         remedy = f"allow writing in {path.parent}, and run it again."
         print(f"address: {NAME} was not written ({error.strerror}): {remedy}", file=sys.stderr)

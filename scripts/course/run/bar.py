@@ -47,9 +47,9 @@ class Bar:
     def line(self, done: float, total: float) -> str:
         """What is done, what runs, how long it will take."""
         running = [run for run in self.runs if run.begun and run not in self.ended]
-        told = [f"{run.name} {run.begun}/{len(run.cells)}" for run in running]
+        places = [f"{run.name} {run.begun}/{len(run.cells)}" for run in running]
         left = minutes(self.left(done, total))
-        return f"{len(self.ended)} of {len(self.runs)}, {left} left; {', '.join(told)}"
+        return f"{len(self.ended)} of {len(self.runs)}, {left} left; {', '.join(places)}"
 
     def show(self) -> None:
         now = time.monotonic()

@@ -45,8 +45,8 @@ class Calm:
         never = threading.Event()  # whoever breaks the run off ends this process
         began = time.monotonic()
         left = max(0.0, PATIENCE - self.waited)
-        told = lambda text: self.tell("waits", text)  # noqa: E731
-        if not wait_until_calm("a timing", lambda: speedup({}), never, left, tell=told):
+        waits = lambda text: self.tell("waits", text)  # noqa: E731
+        if not wait_until_calm("a timing", lambda: speedup({}), never, left, tell=waits):
             self.tell("busy", "")
         self.waited += time.monotonic() - began
 

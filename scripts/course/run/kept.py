@@ -13,12 +13,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from course import report, same
-from course.lesson import BuildError, tags
+from course.lesson import WORKSHOP, BuildError, about, tags
 from course.run.notebook import NOTEBOOKS, Run, name_of
 from course.run.notebooks import file_name, keep
-
-# The class meets its own, small parameters: what large ones show is in its lessons.
-CLASS = "workshop"
 
 
 class Kept:
@@ -42,8 +39,11 @@ class Kept:
         return [self.rows[name_of(path)] for path in chosen]
 
     def parameters(self, path: Path, notebook: NotebookNode) -> dict:
-        """What takes the place of a notebook's own parameters."""
-        return notebook.metadata.get("course", {}).get("quick", {}) if path.stem == CLASS else {}
+        """What takes the place of a notebook's own parameters.
+
+        The class meets its own, small ones: what large ones show is in its lessons.
+        """
+        return about(notebook).get("quick", {}) if path.stem == WORKSHOP else {}
 
     def stamp(self, path: Path) -> str:
         """The same as long as a notebook would run the same."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from course import ROOT
-from course.forked import FORKED, write_forked
+from course.forked import FORKED, search_path, write_forked
 from course.launches import launch_of
-from course.lesson import tags
+from course.lesson import last_run, tags
 from course.processes import Work
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -51,8 +51,7 @@ def printed(cell: dict) -> list[str]:
 
 def expected(notebook: dict) -> list[float]:
     """How long each cell of a notebook will take: as its launches did when outputs were kept."""
-    kept = notebook["metadata"].get("course", {}).get("outputs", {}).get("seconds", [])
-    kept = iter(kept)
+    kept = iter(last_run(notebook).get("seconds", []))
     seconds = []
     for cell in notebook["cells"]:
         launch = cell["cell_type"] == "code" and launch_of(source(cell))
@@ -164,9 +163,8 @@ class Run:
             tqdm.write(f"{self.name}: {about}")
 
     def environment(self) -> dict[str, str]:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         here = str(self.folder)  # also for what a killed program leaves behind
-        ours = {"PATH": path, "TMPDIR": here, "JUPYTER_RUNTIME_DIR": here}
+        ours = {"PATH": search_path(), "TMPDIR": here, "JUPYTER_RUNTIME_DIR": here}
         ours["IPYTHONDIR"] = str(self.folder / "ipython")  # with our startup file, not the user's
         return os.environ | ours | self.work.environment(self.part)
 
@@ -194,7 +192,7 @@ class Run:
         lines = printed(cell)
         if errors and errors[0]["ename"] == "LaunchError":
             # The cause was printed by the launch before this cell.
-            launches = [c for c in cells[:number] if source(c).startswith("!")]
+            launches = [c for c in cells[:number] if launch_of(source(c))]
             lines = [*ranks_lines(launches), errors[0]["evalue"]]
         elif any("DeadKernelError" in line for line in log):
             lines.append("the kernel died: if memory is short, close other programs")

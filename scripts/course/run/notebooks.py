@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 
 from course import report
 from course.files import emptied, write
+from course.lesson import about, meant_by
 from course.machine import side_by_side
 from course.processes import MARK, Work, guarded
 from course.run.bar import Bar
@@ -40,8 +41,7 @@ def choose(names: list[str]) -> dict[Path, NotebookNode]:
         known[path.relative_to(NOTEBOOKS).as_posix()] = path
     chosen: dict[Path, NotebookNode] = {}
     for name in names or [""]:
-        depth = name.count("/")
-        paths = [known[k] for k in sorted(known) if k.startswith(name) and k.count("/") == depth]
+        paths = [known[each] for each in meant_by(name, sorted(known))]
         if name.endswith(".ipynb") and Path(name).exists():
             paths = [Path(name).resolve()]
         if not paths:
@@ -211,7 +211,7 @@ def main() -> int:
             rows[run.name] = keep(run, args.executed)
 
     def parameters(_: Path, notebook: NotebookNode) -> dict:
-        return notebook.metadata.get("course", {}).get("quick", {}) if args.quick else {}
+        return about(notebook).get("quick", {}) if args.quick else {}
 
     options: dict = {"forked": args.forked, "first": args.first_forked}
     if args.quick:

@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 from course import ROOT
 from course.files import write
 from course.launches import launch_of
-from course.lesson import Lesson, tags
+from course.lesson import WORKSHOP, Lesson, tags
 from course.machine import processor
 from course.outputs import keep_outputs
 from course.run.notebook import Run, source
@@ -52,8 +52,8 @@ def bring_back(run: Run) -> None:
         text = text.replace(f"{place}/", "")
     text = SHORTENED.sub("", text)
     write(run.path, text)
-    if run.name == "solutions/workshop":
-        path = ROOT / "assets" / f"workshop-{os.cpu_count()}-cores.json"
+    if run.name == f"solutions/{WORKSHOP}":
+        path = ROOT / "assets" / f"{WORKSHOP}-{os.cpu_count()}-cores.json"
         write(path, budget(run.begun_cells(), about))
     table = index(run.begun_cells(), run.path.stem)
     if table:

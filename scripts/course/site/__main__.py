@@ -16,6 +16,7 @@ import time
 import warnings
 from pathlib import Path
 
+from jinja2 import TemplateNotFound
 from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
 from sphinx.util.docutils import docutils_namespace, patch_docutils
@@ -25,7 +26,7 @@ from course.files import emptied
 from course.lesson import BuildError, demand
 from course.report import read
 from course.site import runs
-from course.site.messages import Faults, Places, Progress
+from course.site.messages import CONF, Faults, Places, Progress
 from course.site.pages import write_all
 from course.sources import Course
 
@@ -59,7 +60,7 @@ def run_sphinx(work: Path, faults: Faults, settings: dict[str, object]) -> None:
     progress = Progress()
     try:
         with patch_docutils(SETTINGS), docutils_namespace(), warnings.catch_warnings():
-            # The theme's calls of old names are no business of ours.
+            # The extensions' calls of old names are no business of ours.
             warnings.simplefilter("ignore", PendingDeprecationWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
             app = Sphinx(
@@ -153,6 +154,9 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
 
 def reason(error: BaseException) -> str:
     """One line on why there is no site."""
+    if isinstance(error, TemplateNotFound):
+        name, *_ = str(error).split(" not found")
+        return f"{CONF}: no template is called {name}: take it out, or write it in templates/"
     if isinstance(error, FileExistsError) and error.errno == 17 and error.filename:
         remedy = "empty it yourself, or name another with --site or --sources"
         return f"will not empty {error.filename} ({error.strerror}): {remedy}"
@@ -172,7 +176,7 @@ def main(given: list[str] | None = None) -> int:
     try:
         code = build(Course(args.root), *folders, **settings)
     except (BuildError, listed.MetadataError, SphinxError, OSError) as error:
-        cause = getattr(error, "orig_exc", None)  # what an extension met
+        cause = getattr(error, "orig_exc", error.__cause__)  # what an extension or a page met
         print(f"site: {reason(cause if isinstance(cause, OSError) else error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

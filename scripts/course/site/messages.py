@@ -17,7 +17,9 @@ RECORD = re.compile(
     re.DOTALL,
 )
 NOWHERE = re.compile(r"cross-reference target not found: ['\"](?P<target>.*)['\"]")
+OPTION = re.compile(r"unsupported theme option (?P<option>'.*') given")
 TARGET = re.compile(r"\]\([^)]*\)")
+CONF = "scripts/course/site/conf.py"
 QUIET = 3  # seconds between two lines of progress that go into a file
 CELL = 10_000  # myst-nb counts lines so: the third line of the second cell is line 20004
 
@@ -145,6 +147,11 @@ class Faults:
         if not match:
             if text:
                 self.add(Fault("", text, link=False))
+            return
+        option = OPTION.match(match["text"])
+        if option:
+            remedy = "take it out of html_theme_options"
+            self.add(Fault(CONF, f"the theme has no option {option['option']}: {remedy}", False))
             return
         place = self.places.of(match["place"] or "")
         nowhere = NOWHERE.search(match["text"])

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,13 +33,22 @@ TUN = Path("/dev/net/tun")
 # With a network card that can be switched on: Ubuntu makes the namespace, and forbids its use.
 USER_NAMESPACE = ["unshare", "-Urn", "ip", "link", "set", "lo", "up"]
 ALL_NAMESPACES = ["unshare", "-Urnmp", "--uts", "--fork", "--mount-proc", "true"]
-# Settings of the kernel that forbid user namespaces: name → the value that forbids, the remedy.
-SETTINGS = {
-    "kernel/apparmor_restrict_unprivileged_userns": "1",  # Ubuntu from 24.04 on
-    "kernel/unprivileged_userns_clone": "0",  # Debian up to 10
-    "user/max_user_namespaces": "0",
-}
-ALLOW = {"user/max_user_namespaces": "15000"}
+PACKAGES_NEEDED = f"""\
+These packages are missing: {{packages}}. Install them (as root, `make cluster` does so itself); the
+first line keeps their services from starting:
+    printf '#!/bin/sh\\nexit 101\\n' | sudo tee {POLICY}; sudo chmod +x {POLICY}
+    sudo {APT} {{packages}}
+    sudo rm {POLICY}"""
+NAMESPACES_NEEDED = """\
+This machine does not let you make namespaces: {said}. What may help, until the next start:
+    Ubuntu from 24.04 on:  sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0
+    other systems:         sudo sysctl user.max_user_namespaces=15000
+    a container:           docker run --security-opt seccomp=unconfined \\
+                           --security-opt apparmor=unconfined \\
+                           --security-opt systempaths=unconfined"""
+TUN_NEEDED = f"""\
+{TUN} cannot be opened, and the wire with latency needs it:
+    sudo modprobe tun; sudo chmod 666 {TUN}"""
 
 
 def find(program: str) -> str | None:
@@ -50,45 +59,6 @@ def find(program: str) -> str | None:
 def missing(find: Callable[[str], str | None]) -> list[str]:
     """The packages that are not installed."""
     return sorted({package for program, package in PACKAGES.items() if not find(program)})
-
-
-def packages_needed(packages: list[str]) -> str:
-    """What to do about missing packages."""
-    quiet = f"printf '{REFUSE}'".replace("\n", "\\n")
-    lines = [f"These packages are missing: {', '.join(packages)}. Install them (as root,"]
-    lines += ["`make cluster` does so itself); the first line keeps their services from starting:"]
-    lines += [f"    {quiet} | sudo tee {POLICY}; sudo chmod +x {POLICY}"]
-    lines += [f"    sudo {APT} {' '.join(packages)}", f"    sudo rm {POLICY}"]
-    return "\n".join(lines)
-
-
-def settings() -> dict[str, str]:
-    """The kernel's settings about user namespaces, as far as there are any."""
-    paths = {name: Path("/proc/sys") / name for name in SETTINGS}
-    return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
-
-
-def namespaces_needed(said: str, settings: Mapping[str, str], docker: bool) -> str:
-    """What to do when this machine refuses namespaces, and says so."""
-    lines = [f"This machine does not let you make namespaces: {said.strip()}"]
-    for name, value in settings.items():
-        if value == SETTINGS[name]:
-            allow = ALLOW.get(name, "0" if value == "1" else "1")
-            setting = name.replace("/", ".")
-            lines.append(f"    sudo sysctl {setting}={allow}    # until the next start")
-    if docker:
-        lines.append("In Docker, start the container with these:")
-        lines.append("    --security-opt seccomp=unconfined --security-opt apparmor=unconfined")
-        lines.append("    --security-opt systempaths=unconfined")
-    if len(lines) == 1:
-        lines.append("Ask whoever runs it to allow `unshare -Urn` (user namespaces).")
-    return "\n".join(lines)
-
-
-def tun_needed(exists: bool) -> str:
-    """What to do when the wire with latency cannot be made."""
-    remedy = f"sudo chmod 666 {TUN}" if exists else "sudo modprobe tun"
-    return f"{TUN} cannot be opened, and the wire with latency needs it:\n    {remedy}"
 
 
 @contextmanager
@@ -119,7 +89,7 @@ def refused() -> str:
     for command in (USER_NAMESPACE, ALL_NAMESPACES):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            return done.stderr or f"exit code {done.returncode}"
+            return done.stderr.strip() or f"exit code {done.returncode}"
     return ""
 
 
@@ -130,13 +100,13 @@ def main() -> int:
         packages = missing(find)
     problems = []
     if packages:
-        problems.append(packages_needed(packages))
+        problems.append(PACKAGES_NEEDED.format(packages=" ".join(packages)))
     if "util-linux" not in packages and "iproute2" not in packages:
         said = refused()
         if said:
-            problems.append(namespaces_needed(said, settings(), Path("/.dockerenv").exists()))
+            problems.append(NAMESPACES_NEEDED.format(said=said))
     if not os.access(TUN, os.R_OK | os.W_OK):
-        problems.append(tun_needed(TUN.exists()))
+        problems.append(TUN_NEEDED)
     print("\n\n".join(problems) or "make cluster: this machine has all that is needed")
     return 1 if problems else 0
 

@@ -25,6 +25,7 @@ from slurm import until
 
 import watch
 from course import rooms
+from course.measure.start import torchrun
 from course.processes import Work
 
 pytestmark = pytest.mark.cluster
@@ -62,8 +63,7 @@ def watched(request: pytest.FixtureRequest, work: Work) -> Iterator[tuple[int, P
     shutil.copy(rooms.program("straggler").parent / "prometheus.yaml", folder)
     environment = os.environ | work.environment() | {"PYTHONPATH": rooms.python_path()}
     environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    ranks = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    ranks += [rooms.program("straggler"), "--steps", "100000", "--slow", str(slow)]
+    ranks = [*torchrun(2), rooms.program("straggler"), "--steps", "100000", "--slow", str(slow)]
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     server = ["prometheus", "--config.file=prometheus.yaml", "--storage.tsdb.path=data"]

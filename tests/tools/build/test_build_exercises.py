@@ -26,7 +26,7 @@ import handin
 
 
 def check(cell: str) -> str:
-    return Cell(new_code_cell(cell)).check
+    return Cell(new_code_cell(cell)).ending
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ def test_three_in_a_row_are_a_range():
     [
         ('["02"]', '["07"]', "assets/routes.toml: “Late” names no lesson: 07."),
         ('["02"]', "[]", "assets/routes.toml: “Late” names no lesson: ."),
+        ("[[route]]", "[[routes]]", "assets/routes.toml: it has routes, `[[route]]`, and not ['ro"),
         ("english", "englisch", "assets/routes.toml: a route has chinese, english, lessons"),
         (
             '"02"]',

@@ -23,6 +23,7 @@ from torchvision.datasets import CIFAR10
 
 import shapes
 from course import ROOT
+from course.lesson import about
 from course.processes import MARK, end
 
 PROGRAMS = ROOT / "tests" / "programs"
@@ -80,8 +81,7 @@ def save_version(
     if HAS_ROOM:
         enter = [*NAMESPACES, sys.executable, PROGRAMS / "room.py", *room]
         enter += [folder / "room", folder / "working"]
-    course = nbformat.read(notebook, as_version=4).metadata.get("course", {})
-    parameters = course.get("quick", {}) if quick else {}
+    parameters = about(nbformat.read(notebook, as_version=4)).get("quick", {}) if quick else {}
     executed = folder / "executed.ipynb"
     command = [*enter, PYTHON, "-m", "papermill", notebook, executed, "--no-progress-bar"]
     command += ["--kernel", "python3", "-y", json.dumps(parameters)]

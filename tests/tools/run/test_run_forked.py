@@ -90,6 +90,8 @@ if sys.argv[1:] == ["kill"]:
         ("resume", 'run = result("resume")', "11_resume", False),
         ("ddp", 'said = failure("ddp", expects="x")', "09_faster", False),
         ("ddp", 'said = failure("other", expects="x")', "09_faster", True),
+        ("ddp", '# not failure("ddp")\nresult("ddp")', "09_faster", True),
+        ("ddp", "What a reader = of it, in words", "09_faster", True),
     ],
 )
 def test_launches_that_others_could_tell_apart_stay_plain(program, reading, lesson, fork):

@@ -7,6 +7,7 @@ extensions that refuse; tests/pages looks at the real site.
 import base64
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -321,6 +322,44 @@ def test_a_full_disk_is_told_in_one_line(
 
 
 # ---- options and messages
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            'html_theme_options["gone"] = True',
+            "the theme has no option 'gone': take it out of html_theme_options",
+        ),
+        (
+            'html_theme_options["navbar_start"] = ["gone"]',
+            "no template is called 'gone.html': take it out, or write it in templates/",
+        ),
+        (  # Sphinx meets this one itself
+            'html_theme, html_theme_options, html_sidebars = "basic", {}, {"**": ["gone.html"]}',
+            "no template is called 'gone.html': take it out, or write it in templates/",
+        ),
+    ],
+)
+def test_what_the_theme_has_not_is_told_with_place_and_remedy(
+    course: Small, tmp_path: Path, capsys, monkeypatch, setting: str, message: str
+) -> None:
+    def write(course: Course, pages: Path, *_: object) -> None:
+        (pages / "extra").mkdir(parents=True)
+        (pages / "index.md").write_text("# Small · 小\n")
+
+    settings = tmp_path / "settings"
+    shutil.copytree(site_build.SETTINGS, settings)
+    with (settings / "conf.py").open("a") as conf:
+        conf.write(f"{setting}\n")
+    monkeypatch.setattr(site_build, "SETTINGS", settings)
+    monkeypatch.setattr(site_build, "write_sources", write)
+    folders = ["--sources", str(tmp_path / "src"), "--site", str(tmp_path / "site")]
+    assert site_build.main([*folders, "--root", str(course.root)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"site: scripts/course/site/conf.py: {message}\n")
+    assert "make room" not in said
 
 
 @pytest.mark.quick

@@ -25,11 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 import accumulate
 import bucket
 import budget
-from course.measure.launched.compiled import compiled, first_step
-from course.measure.launched.fed import loader, workers
-from course.measure.launched.sharded import fsdp
+from course.measure.launched.alone import compiled, loader
 from course.measure.launched.training import NETWORKS, Training, tuned, unwrapped
-from course.measure.launched.turns import Seconds, copies, made, turns
+from course.measure.pairs import Seconds, orders, turns
 from devices import here
 from dtypes import units
 from hooks import Overlapping
@@ -41,6 +39,7 @@ from wire import network
 
 CPU = torch.device("cpu")
 BATCH = 64  # of each rank
+SETTLE = 2  # rounds that do not count
 ONE_PROCESS = {"alone", "two threads"}  # rank 0 takes as many as both ranks together
 
 Way = Callable[[], object]
@@ -194,11 +193,8 @@ KINDS: dict[str, Callable[..., Makers]] = {
     "accumulation": accumulation,
     "recipe": recipe,
     "layout": layout,
-    "fsdp": fsdp,
     "loader": loader,
-    "workers": workers,
     "compiled": compiled,
-    "first": first_step,
 }
 
 
@@ -217,24 +213,20 @@ def main() -> None:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("argument", nargs="?", default="", help="a network, or bytes")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--settle", type=int, default=2, help="rounds that do not count")
     parser.add_argument("--seed", type=int, default=0, help="of the order in each round")
-    parser.add_argument("--copies", type=int, default=0, help="of --way, and no other way")
-    parser.add_argument("--way", help="what --copies makes so many times: 0, 1, …")
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     group = own_group()
     makers = KINDS[args.kind](args.argument, group)
-    if args.copies:
-        makers = copies(makers[args.way], args.copies)
-    ways = made(makers, args.seed)
+    # In random order, too: none always has the best memory.
+    (order,) = orders(list(makers), 1, args.seed)
+    ways = {name: makers[name]() for name in order}
     # For short messages the barrier of our own backend: ranks leave it at almost the same moment.
     meet = partial(dist.barrier, group=group if args.kind == "messages" else None)
-    seconds = slowest(turns(ways, args.rounds, args.seed, args.settle, meet))
-    sent = {name: way.sent for name, way in ways.items() if hasattr(way, "sent")}
+    seconds = slowest(turns(ways, args.rounds, args.seed, SETTLE, meet))
     if dist.get_rank() == 0:
-        Path("ways.json").write_text(json.dumps({"seconds": seconds, "bytes": sent}))
+        Path("ways.json").write_text(json.dumps({"seconds": seconds}))
     dist.destroy_process_group()
 
 

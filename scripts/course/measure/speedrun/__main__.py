@@ -11,7 +11,6 @@ as it is over; stopped and started again, the campaign goes on there. Nothing he
 """
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -20,11 +19,11 @@ from statistics import mean
 from slugify import slugify
 from tqdm import tqdm
 
-from course import ROOT
-from course.measure.speedrun.facts import about, log_of, ranks, read, told, write
+from course.measure.machine import read, write
 from course.measure.speedrun.final import run_final, run_gpus
-from course.measure.speedrun.runs import Failed, Runs, programs
+from course.measure.speedrun.runs import KEPT, Runs, about, log_of, told
 from course.measure.speedrun.waterfall import CANDIDATES, Candidate, longest, recipe_of, waterfall
+from course.measure.start import ROOT, Failed, programs
 from course.processes import Work, guarded
 
 LONGER = 6  # times the usual seconds, for what pays only in a long training
@@ -38,33 +37,34 @@ def arguments() -> argparse.Namespace:
     add("--note", default="", help="with --keep: what a reader should know about the runs")
     add("--seconds", type=float, help="of each training: 10, for --final 120")
     add("--seeds", type=int, help="of each side: 6, for --final 3")
-    add("--candidates", nargs="+", metavar="SWITCH", help="only these, in this order")
+    known = [each.switches for each in CANDIDATES]
+    add("--candidates", nargs="+", choices=known, help="only these, in this order")
     add("--final", action="store_true", help="the fastest beside the tutorials' network")
     add("--fastest", default="", help="SWITCH+SWITCH@RATE, in place of what the waterfall kept")
     add("--gpus", action="store_true", help="lesson 09's recipe beside a published record's")
     keep = "write what was measured into assets/, and measure no more"
     add("--keep", action="store_true", help=keep)
     args = parser.parse_args()
-    if args.final and args.seeds == 1:
-        parser.error("one seed has no interval: --final needs two or more")
+    if args.seeds == 1 and not args.gpus:
+        parser.error("one seed has no interval: --seeds needs two or more")
+    if args.fastest and "@" not in args.fastest:
+        parser.error(f"--fastest {args.fastest} has no rate: SWITCH+SWITCH@RATE")
     if args.data and not (args.data / "cifar-10-batches-py").is_dir():
         parser.error(f"there is no cifar-10-batches-py in {args.data}")
     return args
 
 
-def chosen(args: argparse.Namespace, facts: dict) -> list[Candidate]:
+def chosen(names: list[str] | None, format: str) -> list[Candidate]:
     """The candidates of this machine: without units for 16 bits, `bits` would change nothing."""
-    names = args.candidates or [each.switches for each in CANDIDATES]
     known = {each.switches: each for each in CANDIDATES}
-    usable = [name for name in names if name != "bits" or facts["gflops"]["format"] != "fp32"]
-    return [known[name] for name in usable]
+    return [known[name] for name in names or known if name != "bits" or format != "fp32"]
 
 
 def run_waterfall(args: argparse.Namespace, work: Work) -> None:
     args.seconds = args.seconds or 10
     args.seeds = args.seeds or 6
     facts = about(args)
-    candidates = chosen(args, facts)
+    candidates = chosen(args.candidates, facts["gflops"]["format"])
     count = longest(candidates, args.seeds)
     print(told(facts))
     longer = LONGER * args.seconds
@@ -77,49 +77,37 @@ def run_waterfall(args: argparse.Namespace, work: Work) -> None:
     minutes = (seconds + 15 * len(candidates) + compiling) / 60
     print(f"plan: {plan}; at most {count} trainings in {minutes:.0f} minutes", flush=True)
     folder = programs(work.folder / "programs", args.data)
-    runs = []
-    for seconds in (args.seconds, longer):
-        log = log_of(f"validation-{seconds:g}s", facts, folder)
-        runs.append(Runs(log, folder, ranks(), "--seconds", seconds, "--validation"))
     with tqdm(total=count, unit="training") as bar:
-        for each in runs:
-            each.bar = bar
+        runs = []
+        for seconds in (args.seconds, longer):
+            log = log_of(f"validation-{seconds:g}s", facts, folder)
+            runs.append(Runs(log, folder, bar, "--seconds", seconds, "--validation"))
         rows = waterfall(runs[0], candidates, args.seeds, runs[1])
-    write("waterfall", {"machine": facts, "rows": rows})
+    write(KEPT / "waterfall.json", facts, rows)
     recipe, rate = recipe_of(rows)
     print(f"\nkept: {recipe}@{rate:g}")
 
 
 def keep(note: str, gpus: bool) -> None:
-    """Write what was measured into assets/, a line for each row: with `gpus` what a GPU did, under
-    the name of the card; else what the processor did, under its number of cores.
+    """Write what was measured into assets/: with `gpus` what a GPU did, under the name of the card;
+    else what the processor did, under its number of cores.
     """
-    if gpus:
-        part = read("gpus")
-        if part:
-            facts = part["machine"] | {"note": note}
-            write_rows(slugify(facts["device"]), facts, part["rows"])
-        else:
-            print("nothing was measured on a GPU: `make speedrun PARTS=--gpus` comes first")
-        return
-    parts = {name: read(name) for name in ("waterfall", "final") if read(name)}
+    names = ("gpus",) if gpus else ("waterfall", "final")
+    found = {name: read(KEPT / f"{name}.json") for name in names}
+    parts = {name: part for name, part in found.items() if part}
     if not parts:
-        print('nothing was measured: `make speedrun PARTS="--data FOLDER"` comes first')
-        return
-    rows = [row for part in parts.values() for row in part.get("rows", [])]
-    facts = dict(next(iter(parts.values()))["machine"])
-    facts["seconds"] = {name: part["machine"]["seconds"] for name, part in parts.items()}
-    write_rows(f"{facts['cores']}-cores", facts | {"note": note}, rows)
+        first = "--gpus" if gpus else '"--data FOLDER"'
+        raise Failed(f"nothing was measured: `make speedrun PARTS={first}` comes first")
+    rows = [row for part in parts.values() for row in part["rows"]]
+    facts = next(iter(parts.values()))["machine"] | {"note": note}
+    if not gpus:
+        facts["seconds"] = {name: part["machine"]["seconds"] for name, part in parts.items()}
+    name = slugify(facts["device"]) if gpus else f"{facts['cores']}-cores"
+    path = ROOT / "assets" / f"speedrun-{name}.json"
+    write(path, facts, rows)
+    print(f"wrote {path.relative_to(ROOT)}")
     if "final" in parts:
         print(f"a line for assets/how-fast.md:\n{line_to_send(facts, parts['final']['rows'][0])}")
-
-
-def write_rows(name: str, facts: dict, rows: list[dict]) -> None:
-    """One file of assets/, with a line for each row."""
-    lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-    path = ROOT / "assets" / f"speedrun-{name}.json"
-    path.write_text(f'{{\n "machine": {json.dumps(facts)},\n "rows": [\n{lines}\n ]\n}}\n')
-    print(f"wrote {path.relative_to(ROOT)}")
 
 
 def line_to_send(facts: dict, final: dict) -> str:
@@ -135,15 +123,13 @@ def line_to_send(facts: dict, final: dict) -> str:
 
 def main() -> int:
     args = arguments()
-    if args.keep:
-        keep(args.note, args.gpus)
-        return 0
     try:
+        if args.keep:
+            keep(args.note, args.gpus)
+            return 0
         with guarded("COURSE_SPEEDRUN", "course-speedrun-") as work:
             os.environ |= work.environment() | {"TMPDIR": str(work.folder)}
-            if args.gpus:
-                return run_gpus(args, work)
-            part = run_final if args.final else run_waterfall
+            part = run_gpus if args.gpus else run_final if args.final else run_waterfall
             part(args, work)
     except Failed as failure:
         print(f"speedrun: {failure}", file=sys.stderr)

@@ -2,16 +2,16 @@
 
 import argparse
 import json
-import os
-import subprocess
 from statistics import mean
 
 import torch
 from tqdm import tqdm
 
-from course.measure.speedrun.facts import about, log_of, ranks, read, told, write
-from course.measure.speedrun.runs import Runs, programs, torchrun
-from course.measure.speedrun.waterfall import TRIES, error, ratio, recipe_of
+from course.measure.machine import read, write
+from course.measure.pairs import orders
+from course.measure.speedrun.runs import KEPT, Runs, about, log_of, told
+from course.measure.speedrun.waterfall import CANDIDATES, TRIES, error, ratio, recipe_of
+from course.measure.start import programs, start, torchrun
 from course.processes import Work
 
 TUTORIAL = "batches+cycle+last+smooth"  # lesson 06's loop, with the network of the tutorials
@@ -29,11 +29,18 @@ def tried(runs: Runs, ways: list[str]) -> str:
     return ways[results.index(min(results, key=error))]
 
 
+def fitting(recipe: str, more: str) -> str:
+    """A recipe and more switches, each once; without those that need one which was left out."""
+    names = dict.fromkeys(f"{recipe}+{more}".split("+"))
+    needs = {each.switches: each.needs for each in CANDIDATES}
+    return "+".join(name for name in names if needs.get(name, "") in ("", *names))
+
+
 def run_final(args: argparse.Namespace, work: Work) -> None:
     args.seconds = args.seconds or 120
     args.seeds = args.seeds or 3
     facts = about(args)
-    recipe, rate = recipe_of(read("waterfall").get("rows", []))
+    recipe, rate = recipe_of(read(KEPT / "waterfall.json").get("rows", []))
     if args.fastest:
         recipe, _, given = args.fastest.partition("@")
         rate = float(given)
@@ -44,24 +51,15 @@ def run_final(args: argparse.Namespace, work: Work) -> None:
     print(f"plan: {plan}; {count} trainings in {minutes:.0f} minutes", flush=True)
     folder = programs(work.folder / "programs", args.data)
     options = ["--seconds", args.seconds, "--cold"]
-    log = log_of(f"validation-cold-{args.seconds:g}s", facts, folder)
-    trials = Runs(log, folder, ranks(), *options, "--validation", alone=True)
-    log = log_of(f"test-cold-{args.seconds:g}s", facts, folder)
-    finals = Runs(log, folder, ranks(), *options, "--points", 8, alone=True)
     with tqdm(total=count, unit="training") as bar:
-        trials.bar = finals.bar = bar
+        log = log_of(f"validation-cold-{args.seconds:g}s", facts, folder)
+        trials = Runs(log, folder, bar, *options, "--validation", alone=True)
+        log = log_of(f"test-cold-{args.seconds:g}s", facts, folder)
+        finals = Runs(log, folder, bar, *options, "--points", 8, alone=True)
         theirs = tried(trials, [f"{TUTORIAL}@{each}" for each in TUTORIAL_RATES])
-        ways = []
-        for times, more in OTHERS:
-            names = dict.fromkeys([*recipe.split("+"), *more.split("+")])
-            ways.append("+".join(name for name in names if name) + f"@{rate * times:g}")
+        ways = [f"{fitting(recipe, more)}@{rate * times:g}" for times, more in OTHERS]
         ours = tried(trials, list(dict.fromkeys(ways)))
-        pairs = []
-        for seed in range(1, args.seeds + 1):
-            sides = [f"{theirs}:{seed}", f"{ours}:{seed}"]
-            order = sides if seed % 2 else sides[::-1]
-            results = dict(zip(order, finals.make(order, together=2), strict=True))
-            pairs.append([results[side] for side in sides])
+        pairs = finals.pairs([theirs, ours], list(range(1, args.seeds + 1)))
     keep_final(facts, theirs, ours, pairs)
 
 
@@ -72,46 +70,42 @@ def points(run: dict) -> list[list[float]]:
 
 def keep_final(facts: dict, theirs: str, ours: str, pairs: list[list[dict]]) -> None:
     """Write and print what the pairs of trainings came to."""
-    errors = [[error(run) for run in side] for side in zip(*pairs, strict=True)]
+    sides = list(zip(*pairs, strict=True))
+    errors = [[error(run) for run in side] for side in sides]
     found = {"row": FINAL} | ratio(errors[1], errors[0])
-    for number, name in enumerate(("tutorial", "fastest")):
-        side = [pair[number] for pair in pairs]
+    for name, way, side in zip(("tutorial", "fastest"), (theirs, ours), sides, strict=True):
         found[name] = {
-            "way": (theirs, ours)[number],
+            "way": way,
             "mirrored": [round(100 * run["mirrored"], 2) for run in side],
             "plain": [round(100 * run["plain"], 2) for run in side],
             "seconds": [round(run["seconds"], 1) for run in side],
             "pace": round(mean(run["pace"] for run in side)),
             "curves": [points(run) for run in side],
         }
-    write("final", {"machine": facts, "rows": [found]})
-    for name in ("tutorial", "fastest"):
-        print(f"{name}: {found[name]['way']}: {found[name]['mirrored']} % right")
+        print(f"{name}: {way}: {found[name]['mirrored']} % right")
+    write(KEPT / "final.json", facts, [found])
     print(f"errors: {found['ratio']} of the tutorials' ({found['low']} – {found['high']})")
 
 
-def run_gpus(args: argparse.Namespace, work: Work) -> int:
+def run_gpus(args: argparse.Namespace, work: Work) -> None:
     if not torch.cuda.is_available():
         print("no GPU here, so this was not measured: the recipe beside the record needs one")
-        return 0
-    args.seeds = args.seeds or 3
+        return
     folder = programs(work.folder / "programs", args.data)
     ways = {
-        "fast.py": ["fast.py", "--epochs", "16", "--widths", "64,128,256", "--flip"],
-        "whitened.py": ["whitened.py", "--epochs", "10"],
+        "fast": ["fast.py", "--epochs", 16, "--widths", "64,128,256", "--flip"],
+        "whitened": ["whitened.py", "--epochs", 10],
     }
     found: dict[str, list] = {}  # row → curves of its trainings
     for gpus in sorted({1, torch.cuda.device_count()}):
-        shown = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus)))}
-        for seed in range(args.seeds):
-            for name in (list(ways), list(ways)[::-1])[seed % 2]:  # each begins as often
-                command = ways[name]
-                line = [*torchrun(gpus), *command, "--seed", str(seed)]
-                subprocess.run(line, cwd=folder, check=True, env=os.environ | shown)
-                told = json.loads((folder / name.replace(".py", ".json")).read_text())
-                found.setdefault(f"{name}, GPUs: {gpus}", []).append(told["curve"])
-    write("gpus", {"machine": about(args), "rows": gpu_rows(found)})
-    return 0
+        shown = ",".join(map(str, range(gpus)))
+        for seed, order in enumerate(orders(list(ways), args.seeds or 3, gpus)):
+            for name in order:
+                line = [*torchrun(gpus), *ways[name], "--seed", seed]
+                start(folder, *line, CUDA_VISIBLE_DEVICES=shown)
+                curve = json.loads((folder / f"{name}.json").read_text())["curve"]
+                found.setdefault(f"{name}.py, GPUs: {gpus}", []).append(curve)
+    write(KEPT / "gpus.json", about(args), gpu_rows(found))
 
 
 def gpu_rows(found: dict[str, list]) -> list[dict]:
@@ -122,21 +116,15 @@ def gpu_rows(found: dict[str, list]) -> list[dict]:
     """
     rows = []
     for name, curves in found.items():
-        ends = [curve[-1] for curve in curves]
-        right = [100 * end["accuracy"] for end in ends]
         reached = []
         for curve in curves:
             times = [test["seconds"] for test in curve if test["accuracy"] >= 0.94]
             reached.append(times[0] if times else None)
-        numbers = {
-            "right": mean(right),
-            "low": min(right),
-            "high": max(right),
-            "seconds": mean(end["seconds"] for end in ends),
+        row = {
+            "row": name,
+            "right": round(mean(100 * curve[-1]["accuracy"] for curve in curves), 2),
+            "seconds": round(mean(curve[-1]["seconds"] for curve in curves), 2),
+            "reached": reached,
         }
-        row = {"row": name} | {key: round(value, 2) for key, value in numbers.items()}
-        points = [
-            [[round(test["seconds"], 2), test["accuracy"]] for test in curve] for curve in curves
-        ]
-        rows.append(row | {"reached": reached, "curves": points})
+        rows.append(row)
     return rows

@@ -1,7 +1,6 @@
 """The candidates of the speed-run, and the rule by which they stay."""
 
 import math
-import random
 import sys
 from statistics import mean, stdev
 from typing import NamedTuple
@@ -73,39 +72,32 @@ def best_rate(runs: Runs, recipe: str, rates: list[float], seeds: int = len(TRIE
 
 
 def compare(runs: Runs, before: str, after: str, seeds: list[int], total: int) -> dict:
-    """Pairs of trainings with one seed each, in random order; both sides begin with the rate that
-    they come with. Hopeless ones end early, which makes the rule only stricter.
+    """Pairs of trainings with one seed each; both sides begin with the rate that they come with.
+    Hopeless ones end early, which makes the rule only stricter.
     """
-    rng = random.Random(seeds[0])
-    pairs: list[tuple[dict, dict]] = []
+    pairs: list[list[dict]] = []
     for part in (seeds[: judge.LOOK], seeds[judge.LOOK :]):
-        ways = []
-        for seed in part:
-            sides = [f"{before}:{seed}", f"{after}:{seed}"]
-            ways += rng.sample(sides, 2)
-        results = dict(zip(ways, runs.make(ways, together=2), strict=True))
-        pairs += [(results[f"{before}:{seed}"], results[f"{after}:{seed}"]) for seed in part]
+        pairs += runs.pairs([before, after], part)
         gains = [error(old) - error(new) for old, new in pairs]
         if mean(gains) <= 0:
             break
     return decided(pairs, gains, len(seeds), total)
 
 
-def decided(pairs: list[tuple[dict, dict]], gains: list[float], seeds: int, total: int) -> dict:
+def decided(pairs: list[list[dict]], gains: list[float], seeds: int, total: int) -> dict:
     """What the pairs came to; the interval is the rule's own: it stays if the lower end is > 0."""
     differences = torch.tensor(gains, dtype=torch.float64)
     _, moved = judge.span(differences, total)
     whole = len(gains) == seeds
+    sides = list(zip(*pairs, strict=True))
     return {
         "kept": whole and bool(judge.keeps(differences, total)),
         "differences": [round(gain, 2) for gain in gains],
         "low": round(mean(gains) - moved.item(), 2),
         "high": round(mean(gains) + moved.item(), 2),
-        "error": [round(mean(error(run) for run in side), 2) for side in zip(*pairs, strict=True)],
-        "pace": [round(mean(run["pace"] for run in side)) for side in zip(*pairs, strict=True)],
-        "seconds": [
-            round(mean(run["seconds"] for run in side), 1) for side in zip(*pairs, strict=True)
-        ],
+        "error": [round(mean(error(run) for run in side), 2) for side in sides],
+        "pace": [round(mean(run["pace"] for run in side)) for side in sides],
+        "seconds": [round(mean(run["seconds"] for run in side), 1) for side in sides],
         "rates": [run["lr"] for run in pairs[0]],
     }
 

@@ -1,30 +1,31 @@
-"""The last step over every page: it is in two languages, and loads nothing from elsewhere.
+"""The last step over a page: its frame is in two languages, and it loads nothing from elsewhere.
 
 The theme's icon script (1.5 MB) and its search scripts go, since course.css draws the icons and
 search.js searches. The policy refuses all scripts but the site's files and those that the theme
-writes into a page, which are named by their hash. Images wait until they are scrolled to, in a
-place of their own size, so that the text does not jump.
+writes into a page's frame, which are named by their hash.
 """
 
 import base64
 import re
 import shutil
-import struct
 from pathlib import Path
 
+from bs4 import BeautifulSoup
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.builders import Builder
+from sphinx.jinja2glue import BuiltinTemplateLoader
+from sphinx.theming import Theme
 
 from course import ROOT, same
-from course.site.extensions.interface import both, in_two_languages
+from course.site.extensions.interface import both, mark
 
-UNUSED = re.compile(
-    r"\s*<(?:script|link)\b[^>]*"
-    r"(?:fontawesome|searchtools|language_data|searchindex|sphinx_highlight|genindex)"
-    r"[^>]*>(?:</script>)?"
+ARTICLE = "<course-article></course-article>"  # where a page's own text will be
+UNUSED = ",".join(
+    f'script[src*="{name}"]'
+    for name in ("fontawesome", "searchtools", "language_data", "searchindex", "sphinx_highlight")
 )
 FONTS = re.compile(r"@font-face\s*{[^}]*fontawesome[^}]*}")
-INLINE = re.compile(r"<script(?:\s+data-cfasync=\"false\")?>(.*?)</script>", re.DOTALL)
-IMAGE = re.compile(r'<img\b(?P<attributes>[^>]*?\bsrc="(?P<source>[^":]+)"[^>]*?)\s*/?>')
 # What no page asks for.
 FILES = (
     ".buildinfo",
@@ -40,19 +41,19 @@ FILES = (
     "_static/language_data.js",
     "_static/minus.png",
     "_static/plus.png",
+    "_static/scripts/fontawesome.js*",
     "_static/searchtools.js",
     "_static/sphinx_highlight.js",
 )
-FOLDERS = ("_sources", "_static/images", "_static/locales", "_static/vendor")
-PAGES_APART = ("deck", "handout")  # written by hand, with a policy of their own
+FOLDERS = ("_sources", "_static/vendor")
 COPY_WORDS = ("Copy", "Copy to clipboard", "Copied!", "Failed to copy")
 
 
-def policy(page: str) -> str:
+def policy(page: BeautifulSoup) -> str:
     """The page's Content-Security-Policy."""
     hashes = set()
-    for script in INLINE.findall(page):
-        digest = bytes.fromhex(same.letters(script))
+    for script in page.find_all("script", src=False):
+        digest = bytes.fromhex(same.letters(script.string))
         hashes.add(f"'sha256-{base64.b64encode(digest).decode()}'")
     scripts = " ".join(["'self'", "file:", *sorted(hashes)])
     return (
@@ -62,35 +63,36 @@ def policy(page: str) -> str:
     )
 
 
-def size(path: Path) -> tuple[int, int] | None:
-    """Width and height of a PNG in pixels."""
-    if path.suffix != ".png" or not path.exists():
-        return None
-    with path.open("rb") as file:
-        return struct.unpack(">II", file.read(24)[16:])
+class Templates(BuiltinTemplateLoader):
+    """The theme's templates. A page's frame is parsed and marked; then its own text is put in."""
+
+    def init(self, builder: Builder, theme: Theme) -> None:
+        super().init(builder, theme)
+        self.environment.globals["gettext"] = both
+
+    def render(self, template: str, context: dict) -> str:
+        text = super().render(template, context | {"body": ARTICLE})
+        if "<html" not in text:
+            return text  # a part, which the theme tries whether it is empty
+        page = BeautifulSoup(text, "html.parser")
+        for script in page.select(UNUSED):
+            script.decompose()
+        mark(page)
+        rule = {"http-equiv": "Content-Security-Policy", "content": policy(page)}
+        icon = {"rel": "icon", "href": "data:,"}  # else a browser asks for favicon.ico
+        page.meta.insert_after(page.new_tag("meta", attrs=rule), page.new_tag("link", attrs=icon))
+        return str(page).replace(ARTICLE, context.get("body", ""))
 
 
-def waiting(page: str, folder: Path) -> str:
-    """A page whose images load when they are near, and keep their place until then."""
-
-    def lazy(match: re.Match) -> str:
-        tag = match["attributes"].rstrip()
-        if "loading=" not in tag:
-            tag += ' loading="lazy"'
-        shape = size(folder / match["source"])
-        if shape and "height=" not in tag and "width=" not in tag:
-            tag += f' width="{shape[0]}" height="{shape[1]}"'
-        return f"<img{tag}>"
-
-    return IMAGE.sub(lazy, page)
-
-
-def finished(page: str, folder: Path) -> str:
-    """One page as it is published."""
-    page = waiting(in_two_languages(UNUSED.sub("", page)), folder)
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy(page)}" />'
-    meta += '\n    <link rel="icon" href="data:,">'  # else a browser asks for favicon.ico
-    return page.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {meta}', 1)
+def place(app: Sphinx, document: nodes.document, name: str) -> None:
+    """Images load when they are near, in a place of their size. An empty head is a plain cell."""
+    for image in document.findall(nodes.image):
+        image["loading"] = "lazy"
+        image["scale"] = 100  # Sphinx then writes its width and height
+    for head in document.findall(nodes.thead):
+        for entry in head.findall(nodes.entry):
+            if not entry.astext().strip():
+                entry.parent.replace(entry, nodes.raw("", "<td></td>", format="html"))
 
 
 def give_notebooks(site: Path) -> None:
@@ -116,10 +118,6 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.name != "html":
         return
     site = Path(app.outdir)
-    for path in site.glob("**/*.html"):
-        apart = path.parent.name == "assets" and path.stem in PAGES_APART
-        if not apart and "_static" not in path.parts:
-            path.write_text(finished(path.read_text(), path.parent))
     copying = site / "_static" / "copybutton.js"
     script = copying.read_text()
     for word in COPY_WORDS:
@@ -130,5 +128,6 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("doctree-resolved", place)
     app.connect("build-finished", finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,6 +14,7 @@ BETWEEN = " · "
 ENGLISH = "language-en"
 CHINESE = "language-zh-Hant-TW"
 BETWEEN_MARK = "between"
+INLINE = nodes.reference | nodes.strong | nodes.emphasis | nodes.inline
 OR = ("or", "或")  # between two pieces of code, of which no reader may miss one
 
 
@@ -139,6 +140,8 @@ class MarkLanguages(SphinxTransform):
             kinds = {tuple(item["classes"]) for item in items}
             if len(kinds) == 1:
                 items["classes"] += kinds.pop()
+        for words in list(self.document.findall(lambda node: isinstance(node, INLINE))):
+            part(words)  # a link in a sentence of one language gives both
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -116,6 +116,12 @@
     apply();
   }
 
+  const ACTS = {
+    lessons: () => root.classList.toggle("no-lessons"),
+    print: () => window.print(),
+    full: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
     for (const button of document.querySelectorAll("[data-choose]")) {
       button.addEventListener("click", () => choose(button.dataset.choose));
@@ -123,8 +129,7 @@
     collectLinks();
     collectLabels();
     for (const button of document.querySelectorAll("[data-act]")) {
-      const print = button.dataset.act === "print";
-      button.addEventListener("click", () => (print ? window.print() : window.toggleFullScreen()));
+      button.addEventListener("click", ACTS[button.dataset.act]);
     }
     apply();
   });

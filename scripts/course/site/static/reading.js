@@ -60,6 +60,10 @@
     if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;
   }
 
+  for (const link of document.querySelectorAll("a.headerlink")) {
+    link.title = link.ariaLabel = "Link to this heading · 這個標題的連結";
+  }
+
   // A link to each cell of an exercise. Elsewhere headings are what to link to: the number of a cell
   // below one changes when the section gets another cell.
   for (const cell of document.querySelectorAll("article .exercise .cell[id]")) {
