@@ -48,8 +48,7 @@ def load(model: nn.Module, optimizer: Optimizer, alone: bool = False) -> None:
     )
 
 
-def sharded(place: Place, ranks: int) -> tuple[nn.Module, Optimizer]:
-    mesh = DeviceMesh("cpu", list(range(ranks)))
+def sharded(place: Place, mesh: DeviceMesh) -> tuple[nn.Module, Optimizer]:
     model = shard(make(place), mesh)
     optimizer = AdamW(model.parameters(), lr=1e-2)
     return model, optimizer
@@ -70,14 +69,16 @@ def main() -> None:
     if place.rank == 0:
         shutil.rmtree(FOLDER, ignore_errors=True)
     writers = min(2, place.world_size)
-    group = dist.new_group(list(range(writers)))
-    later, later_optimizer = sharded(place, place.world_size)  # for those who go on
+    # Every rank makes both meshes, though the first ranks alone use the second (lesson 15).
+    everybody = DeviceMesh("cpu", list(range(place.world_size)))
+    first = DeviceMesh("cpu", list(range(writers)))
+    later, later_optimizer = sharded(place, everybody)  # for those who go on
     shapes = {}
     ends = {}  # all parameters after ten steps, by the number of ranks that took the last five
     if place.rank < writers:
-        model, optimizer = sharded(place, writers)
+        model, optimizer = sharded(place, first)
         train(model, optimizer, place, writers)
-        dcp.save(states(model, optimizer), checkpoint_id=FOLDER, process_group=group)
+        dcp.save(states(model, optimizer), checkpoint_id=FOLDER, process_group=first.get_group())
         train(model, optimizer, place, writers)  # what it would have become
         ends[writers] = whole(model)
         shapes[writers] = head_part(model)

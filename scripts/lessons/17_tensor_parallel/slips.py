@@ -78,6 +78,15 @@ def optimizer_first(x: Tensor, mesh: DeviceMesh) -> float:
     return gap(after, before)
 
 
+def own_seeds(x: Tensor, rank: int) -> float:
+    """How far the last rank's x is from rank 0's after dropout, if each rank has its own seed."""
+    torch.manual_seed(rank)  # with one seed, all would drop the same
+    dropped = torch.nn.functional.dropout(x, 0.1)
+    last = dropped.clone()
+    dist.broadcast(last, dist.get_world_size() - 1)
+    return gap(last, dropped)
+
+
 def misspelt(mesh: DeviceMesh) -> str:
     """The warning for a plan that names a module which does not exist."""
     with warnings.catch_warnings(record=True) as caught:
@@ -110,6 +119,7 @@ def main() -> None:
         outcomes["FSDP first"] = outcome(lambda: fsdp_first(mesh))
     outcomes["optimizer first"] = optimizer_first(x, mesh)
     outcomes["misspelt"] = misspelt(mesh)
+    outcomes["own seeds"] = own_seeds(x, place.rank)
     if place.rank == 0:
         for name, value in outcomes.items():
             text = value if isinstance(value, str) else f"{value:.1e}"
