@@ -264,7 +264,7 @@ def test_three_ranks_whose_parts_are_padded(tmp_path) -> None:
 
 def test_four_ranks_go_on_where_two_have_saved(tmp_path) -> None:
     reports = launch(tmp_path, 4, str(rooms.program("elsewhere"))).reports("elsewhere", 4)
-    assert set(reports[0]["gaps"]) == {"1", "2", "4"}
+    assert set(reports[0]["gaps"]) == {"1", "4"}
     assert max(reports[0]["gaps"].values()) <= 1e-12
     assert [report["shapes"]["4"] for report in reports] == [[32, 64]] * 4
 

@@ -14,6 +14,7 @@ from torch.distributed.fsdp import fully_shard
 
 from counter import Call, Collectives
 from devices import here, report, start
+from yardstick import apart
 
 STEPS = 5
 
@@ -61,6 +62,7 @@ def main() -> None:
 
     torch.manual_seed(0)
     alone = Model().double()  # as one process would train it, on the whole batch
+    untrained = [each.detach().clone() for each in alone.parameters()]
     train(alone, 0, 1)
 
     torch.manual_seed(0)
@@ -71,20 +73,14 @@ def main() -> None:
     fully_shard(model, mesh=mesh)
     calls = train(model, place.rank, place.world_size)
 
-    gaps = []
-    kept = 0
-    numbers = 0
-    pairs = zip(model.parameters(), alone.parameters(), strict=True)
-    for parameter, expected in pairs:
-        difference = parameter.full_tensor() - expected
-        gap = difference.abs().max() / expected.abs().max()
-        gaps.append(gap.item())
-        kept += parameter.to_local().numel()
-        numbers += expected.numel()
+    weights = [each.full_tensor() for each in model.parameters()]
+    gap = apart(weights, list(alone.parameters()), untrained)
+    kept = sum(each.to_local().numel() for each in model.parameters())
+    numbers = sum(each.numel() for each in alone.parameters())
     if place.rank == place.world_size - 1:
         for call in calls:
             print(call)
-    report("hsdp", place, calls=calls, gap=max(gaps), kept=kept, numbers=numbers)
+    report("hsdp", place, calls=calls, gap=gap, kept=kept, numbers=numbers, steps=STEPS)
     dist.destroy_process_group()
 
 

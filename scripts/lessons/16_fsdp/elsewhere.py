@@ -18,6 +18,7 @@ from torch.optim import AdamW, Optimizer
 
 from devices import Place, here, report, start
 from versus import batches, make, shard, whole
+from yardstick import apart
 
 FOLDER = Path("elsewhere")
 
@@ -78,9 +79,10 @@ def main() -> None:
     if place.rank < writers:
         model, optimizer = sharded(place, first)
         train(model, optimizer, place, writers)
+        saved = whole(model)
         dcp.save(states(model, optimizer), checkpoint_id=FOLDER, process_group=first.get_group())
-        train(model, optimizer, place, writers)  # what it would have become
-        ends[writers] = whole(model)
+        train(model, optimizer, place, writers)
+        moved = whole(model) - saved  # what would have happened to the weights
         shapes[writers] = head_part(model)
     dist.barrier()
 
@@ -98,11 +100,9 @@ def main() -> None:
         ends[1] = whole(model)
         shapes[1] = list(model.head.weight.shape)
     gaps = {}
-    if writers in ends:  # on the ranks that wrote
+    if place.rank < writers:
         for ranks, end in ends.items():
-            difference = (end - ends[writers]).abs().max()
-            gap = difference / end.abs().max()
-            gaps[ranks] = gap.item()
+            gaps[ranks] = apart(end - saved, moved, wrong=0 * moved)
     files = sorted(path.name for path in FOLDER.iterdir())
     dist.barrier()
     if place.rank == 0:
