@@ -140,7 +140,6 @@ def main() -> None:
     numbers = {
         "fits": fits,
         "steps": rows,
-        "ratios": ratios,
         "gap": largest_gap(models, caps),
         "bytes": weights(models[SILENT]).nbytes,
         "units": units(),

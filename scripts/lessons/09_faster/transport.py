@@ -5,7 +5,6 @@ Run:  torchrun --standalone --nproc-per-node=2 transport.py
 
 import argparse
 import os
-from statistics import median
 from unittest.mock import patch
 
 import torch
@@ -17,7 +16,7 @@ from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from shared import Shared, hook
-from stopwatch import in_turns
+from stopwatch import in_turns, verdict
 from wire import network
 
 SIZES = [1, 25]  # MB of float32 numbers
@@ -42,8 +41,8 @@ def gap(shared: Shared, mb: int, place: Place) -> float:
     return difference.abs().max().item()
 
 
-def race(shared: Shared, mb: int, rounds: int, place: Place) -> list[float]:
-    """Time of torch's all-reduce / of our transport, round by round."""
+def race(shared: Shared, mb: int, rounds: int, place: Place) -> dict[str, list[float]]:
+    """Seconds of torch's all-reduce and of our transport, round by round."""
     ours = noise(mb, place)
     theirs = torch.zeros_like(ours)  # other numbers would grow with each round
 
@@ -59,9 +58,7 @@ def race(shared: Shared, mb: int, rounds: int, place: Place) -> list[float]:
             shared.average(ours)
 
     ways = {"theirs": send_theirs, "ours": send_ours}
-    times = in_turns(ways, rounds, place.device, settle=2, before=dist.barrier)
-    pairs = zip(times["theirs"], times["ours"], strict=True)
-    return [their_seconds / our_seconds for their_seconds, our_seconds in pairs]
+    return in_turns(ways, rounds, place.device, settle=2, before=dist.barrier)
 
 
 def train(model: nn.Module, inputs: list[Tensor]) -> Tensor:
@@ -99,12 +96,12 @@ def main() -> None:
 
     # A faster way counts only if its mean is the same.
     gaps = [gap(shared, mb, place) for mb in SIZES]
-    ratios = {}
+    seconds = {}
     for mb in SIZES:
-        ratios[mb] = race(shared, mb, args.rounds, place)
+        seconds[mb] = race(shared, mb, args.rounds, place)
         if place.rank == 0:
-            typical = median(ratios[mb])
-            print(f"{mb:2} MB: {place.backend} / shared memory {typical:.2f}")
+            compared = verdict(seconds[mb]["ours"], seconds[mb]["theirs"])
+            print(f"{mb:2} MB: shared memory takes, beside {place.backend}, {compared}")
 
     # The same weights under DDP, with torch's all-reduce and with ours?
     plain = DistributedDataParallel(network(place))
@@ -115,7 +112,7 @@ def main() -> None:
     apart = difference.abs().max().item()
 
     numbers = {
-        "ratios": ratios,
+        "seconds": seconds,
         "gap": max(gaps),
         "apart": apart,
         "left": shared.file.exists(),
