@@ -107,14 +107,12 @@ class Door:
         self.ending = False  # True: the next answer on each connection is its last
         self.statuses: Counter = Counter()  # how often each was given
 
-    async def request(self, first: bytes, reader: asyncio.StreamReader) -> dict:
-        """The answer to the request that begins with `first`."""
-        return await self.answer(picture(await arrive(first, reader)))
-
     async def turn(self, first: bytes, reader: asyncio.StreamReader) -> tuple[int, dict]:
         """Status and answer of the request that begins with `first`, whatever it is."""
         try:
-            return 200, await asyncio.wait_for(self.request(first, reader), SECONDS)
+            async with asyncio.timeout(SECONDS):
+                numbers = picture(await arrive(first, reader))
+                return 200, await self.answer(numbers)
         except Refused as refused:
             return refused.status, {"error": refused.reason}
         except TimeoutError:
@@ -128,11 +126,12 @@ class Door:
         try:
             with suppress(asyncio.IncompleteReadError, OSError):  # the other side has gone
                 while more:
-                    status, answer = 503, {"error": "too many connections"}
+                    turn = (503, {"error": "too many connections"})
                     if not crowded:
                         # Without a request no answer: it would be taken for that to the next one.
                         first = await asyncio.wait_for(reader.readexactly(1), SECONDS)
-                        status, answer = await self.turn(first, reader)
+                        turn = await self.turn(first, reader)
+                    status, answer = turn
                     more = status == 200 and not self.ending
                     self.statuses[status] += 1
                     writer.write(reply(status, answer, more))
