@@ -15,6 +15,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
+from http.client import HTTPConnection, RemoteDisconnected
 from pathlib import Path
 
 import psutil
@@ -162,6 +163,18 @@ def test_who_goes_away_gets_nothing_and_harms_nobody(port: int) -> None:
     assert lives(port)
 
 
+def test_who_asks_again_after_a_long_pause_gets_no_answer_to_another_request(port: int) -> None:
+    client = HTTPConnection(asking.HOST, port, timeout=10)
+    client.request("POST", "/predict", BODY, asking.JSON)
+    assert client.getresponse().read()
+    time.sleep(1.5 * door.SECONDS)  # it has ended its side by now, and still reads
+    with pytest.raises((RemoteDisconnected, ConnectionError)):
+        client.request("POST", "/predict", BODY, asking.JSON)
+        client.getresponse()
+    client.close()
+    assert lives(port)
+
+
 def test_who_breaks_a_rule_and_runs_away_takes_no_place(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +264,22 @@ def test_everybody_gets_an_own_answer_and_no_batch_is_too_large() -> None:
     assert [each["batch"] for each in found] == [4, 4, 4, 4, 1]
     assert server.batches == {4: 1, 1: 1}
     assert all(each["wait_ms"] >= 45 for each in found[4:])  # the last waited for others in vain
+
+
+def test_nothing_is_computed_for_those_who_have_gone() -> None:
+    server = server_of(batch=4, patience=50)
+
+    async def run() -> None:
+        asked = [asyncio.create_task(server.answer([i] * 3072)) for i in range(3)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        await asyncio.sleep(0)
+        work = asyncio.create_task(server.work())
+        assert [(await each)["probabilities"][0] for each in asked[1:]] == [1, 2]
+        work.cancel()
+
+    asyncio.run(run())
+    assert server.batches == {2: 1}
 
 
 def test_a_full_queue_is_said_to_those_who_come_too_late() -> None:

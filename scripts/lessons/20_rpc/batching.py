@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 4, 16, 64])
     parser.add_argument("--rounds", type=int, default=2)
     args = parser.parse_args()
-    place = here()
+    place = here(gpus=0)
     join(place)
     told = {}
     if place.rank == 0:
