@@ -32,10 +32,10 @@ def test_what_is_no_number_is_never_near(bad):
         (WANTED, WANTED, WRONG, "with itself"),
         (WANTED.clone(), WANTED, WANTED + 1e-6, "can tell nothing"),
         (WRONG.clone(), WRONG, WANTED * 0, "can tell nothing"),
-        (WANTED[:1], WANTED, WRONG, "shapes differ"),
+        (WANTED[:1], WANTED, WRONG, r"\(1,\) beside \(3,\)"),
         ([WANTED.clone()], [WANTED, WANTED], [WRONG, WRONG], "longer"),
     ],
 )
 def test_a_comparison_that_can_tell_nothing_is_refused(mine, wanted, wrong, says):
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises((AssertionError, ValueError), match=says):
         apart(mine, wanted, wrong)

@@ -20,10 +20,8 @@ def farthest(mine: Numbers, wanted: Numbers) -> float:
         mine, wanted = [mine], [wanted]
     gaps = []
     for own, right in zip(mine, wanted, strict=True):
-        if own.shape != right.shape:
-            raise ValueError(f"shapes differ: {tuple(own.shape)} and {tuple(right.shape)}")
-        if own.data_ptr() == right.data_ptr():
-            raise ValueError("this compares a tensor with itself")
+        assert own.shape == right.shape, f"{tuple(own.shape)} beside {tuple(right.shape)}"
+        assert own.data_ptr() != right.data_ptr(), "this compares a tensor with itself"
         gap = (own - right).abs().max() / right.abs().max()
         gaps.append(gap.detach())
     return torch.stack(gaps).max().item()
@@ -33,10 +31,9 @@ def apart(mine: Numbers, wanted: Numbers, wrong: Numbers) -> float:
     """How far `mine` is from `wanted`: 0.0 only if equal to the last bit, 1e-7 by fp32's rounding.
 
     All three are tensors of one shape, or lists of such tensors. `wrong` is what the program would
-    have without the step that is in question, such as weights before the training. ValueError if it
-    is not clearly farther off than rounding.
+    have without the step that is in question, such as weights before the training. AssertionError
+    if it is not clearly farther off than rounding.
     """
     off = farthest(wrong, wanted)
-    if not off > LARGE:
-        raise ValueError(f"a wrong result is only {off:.1e} apart: this can tell nothing")
+    assert off > LARGE, f"a wrong result is only {off:.1e} apart: this can tell nothing"
     return farthest(mine, wanted)
