@@ -12,12 +12,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from shared import Shared, hook
 from stopwatch import in_turns, verdict
-from wire import network
+from wire import gradients, network
+from yardstick import apart
 
 SIZES = [1, 25]  # MB of float32 numbers
 
@@ -31,20 +31,21 @@ def noise(mb: int, place: Place) -> Tensor:
 
 
 def gap(shared: Shared, mb: int, place: Place) -> float:
-    """The largest difference between the mean by our transport and by torch's all-reduce."""
-    ours = noise(mb, place)
-    theirs = ours.clone()
+    """How far the mean by our transport is from the mean by torch's all-reduce."""
+    own = noise(mb, place)
+    ours = own.clone()
+    theirs = own.clone()
     shared.average(ours)
     dist.all_reduce(theirs)  # adds up, ours takes the mean
     mean = theirs / place.world_size
-    difference = ours - mean
-    return difference.abs().max().item()
+    return apart(ours, mean, own)
 
 
 def race(shared: Shared, mb: int, rounds: int, place: Place) -> dict[str, list[float]]:
     """Seconds of torch's all-reduce and of our transport, round by round."""
     ours = noise(mb, place)
     theirs = torch.zeros_like(ours)  # other numbers would grow with each round
+    assert ours.nbytes == theirs.nbytes == mb * 10**6
 
     # Several small messages in a row, or the barrier's end would count for more than they do.
     messages = SIZES[-1] // mb
@@ -61,8 +62,8 @@ def race(shared: Shared, mb: int, rounds: int, place: Place) -> dict[str, list[f
     return in_turns(ways, rounds, place.device, settle=2, before=dist.barrier)
 
 
-def train(model: nn.Module, inputs: list[Tensor]) -> Tensor:
-    """All weights, one after the other, after one step of plain SGD for each input."""
+def train(model: nn.Module, inputs: list[Tensor]) -> list[Tensor]:
+    """The gradients of the last step, after one step of plain SGD for each input."""
     for x in inputs:
         model.zero_grad()
         output = model(x)
@@ -71,7 +72,7 @@ def train(model: nn.Module, inputs: list[Tensor]) -> Tensor:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter -= 0.1 * parameter.grad
-    return parameters_to_vector(model.parameters())
+    return gradients(model)
 
 
 def refusal(place: Place) -> str:
@@ -103,18 +104,19 @@ def main() -> None:
             compared = verdict(seconds[mb]["ours"], seconds[mb]["theirs"])
             print(f"{mb:2} MB: shared memory takes, beside {place.backend}, {compared}")
 
-    # The same weights under DDP, with torch's all-reduce and with ours?
+    # The same gradients under DDP, with torch's all-reduce and with ours?
     plain = DistributedDataParallel(network(place))
     hooked = DistributedDataParallel(network(place))
     hooked.register_comm_hook(shared, hook)
+    alone = network(place)
+    torch.manual_seed(place.rank)  # every rank has rows of its own
     inputs = [torch.randn(16, 512, device=place.device) for _ in range(3)]
-    difference = train(plain, inputs) - train(hooked, inputs)
-    apart = difference.abs().max().item()
+    under_ddp = apart(train(hooked, inputs), train(plain, inputs), train(alone, inputs))
 
     numbers = {
         "seconds": seconds,
         "gap": max(gaps),
-        "apart": apart,
+        "under DDP": under_ddp,
         "left": shared.file.exists(),
         "refused": refusal(place),
     }
