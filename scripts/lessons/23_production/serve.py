@@ -104,6 +104,7 @@ async def serve(server: Server, place: Place) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     facts = {"pid": os.getpid(), "port": port, "source": find_spec("model") is not None}
+    facts |= {"batch": args.batch, "patience": args.patience}
     report("serve", place, **facts)
     while not ended.is_set() and psutil.pid_exists(args.owner) and not work.done():
         with suppress(TimeoutError):
