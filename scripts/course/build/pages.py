@@ -30,11 +30,10 @@ message.
 就看別列；沒有的話，往訊息的更上面找。
 """
 QUOTED = """
-These messages were not produced here, because they need GPUs, old versions or other libraries. \
-They are quoted from other people's bug reports, two pieces from PyTorch's code.
+These messages were not produced in a lesson: many need GPUs, old versions or other libraries. \
+They are quoted from other people's bug reports, or from the code that prints them.
 
-下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。引用自別人的討論串，其中兩段出自 PyTorch \
-的程式碼。
+下面這些不是在這裡產生的：很多需要 GPU、舊版本或別的函式庫。引用自別人的討論串，或印出它們的程式碼。
 """
 
 
