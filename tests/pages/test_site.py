@@ -155,7 +155,7 @@ def test_every_link_of_a_page_carries_the_language(reading: BrowserContext, site
 
 
 @pytest.mark.parametrize(
-    "query", ["梯度", "集體通訊", "all_reduce", "bucket", "Watchdog caught collective"]
+    "query", ["梯度", "集體通訊", "all-reduce", "bucket", "Watchdog caught collective"]
 )
 def test_the_search_finds(reading: BrowserContext, site: Path, query: str) -> None:
     page = opened(reading, f"{site.as_uri()}/search.html?q={query}")

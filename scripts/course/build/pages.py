@@ -21,20 +21,19 @@ from course.sources import Course
 ERRORS = "<!-- errors -->"  # where a lesson asks for the tables of errors
 SEARCH = """Take a few words of your message (no path, no number and no name of your own) and \
 search this page for them (Ctrl-F). The first column holds a piece of each message. If several \
-rows fit, take the one with the longest piece. A row with ↑ shows how the program ended, not why: \
+rows fit, take the one with the longest piece. A row with ↑ does not say why the program ended: \
 if another row fits (in the second table, too), take that one; otherwise read further up in your \
 message.
 
 從訊息裡取幾個字（不要路徑、數字，也不要自己取的名稱），在這一頁搜尋（Ctrl-F）。第一欄是每種訊息的\
-片段。有好幾列符合時，取片段最長的一列。標了 ↑ 的是結果，不是原因：還有別列符合（第二張表也算）\
+片段。有好幾列符合時，取片段最長的一列。標了 ↑ 的不是原因：還有別列符合（第二張表也算）\
 就看別列；沒有的話，往訊息的更上面找。
 """
 QUOTED = """
-These messages were not produced here, because they need GPUs, old versions or other libraries. \
-They are quoted from other people's bug reports, two pieces from PyTorch's code.
+These messages were not produced in a lesson: many need GPUs, old versions or other libraries. \
+They are quoted from other people's bug reports, or from the code that prints them.
 
-下面這些不是在這裡產生的：需要 GPU、舊版本或別的函式庫。引用自別人的討論串，其中兩段出自 PyTorch \
-的程式碼。
+下面這些不是在這裡產生的：很多需要 GPU、舊版本或別的函式庫。引用自別人的討論串，或印出它們的程式碼。
 """
 
 

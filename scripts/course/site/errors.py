@@ -105,16 +105,18 @@ def page(one: Row, cause: dict, links: list[tuple[str, str]]) -> str:
     """The Markdown of one page."""
     english = one.remedy[0].removeprefix(f"{LAST} ")
     chinese = one.remedy[1]
+    is_last = one.remedy[0].startswith(LAST)
     blocks = [
-        "---\norphan: true\n---",  # reached from the table, the search and from outside
+        # Reached from the table, the search and from outside.
+        f"---\norphan: true\n{'last: true' if is_last else ''}\n---",
         f"# {', '.join(f'`{text}`' for text in one.texts)}",
         *("## Cause · 原因", cause["english"], cause["chinese"]),
     ]
-    if one.remedy[0].startswith(LAST):
+    if is_last:
         blocks += [
-            "So this text shows how the program ended, not why. If your output has another text "
+            "So this text does not say why the program ended. If your output has another text "
             f"of [the table]({TABLE}), too, look that one up.",
-            f"所以這段文字是結果，不是原因。輸出裡還有[表中]({TABLE})的其他訊息，就查那一個。",
+            f"所以這段文字沒有說程式為什麼結束。輸出裡還有[表中]({TABLE})的其他訊息，就查那一個。",
         ]
     blocks += ["## Remedy · 解法", sentence(english), sentence(chinese)]
     blocks += ["## The cell that shows it · 示範的儲存格"]

@@ -19,7 +19,7 @@ from course.listed import addresses
 from course.site import map
 from course.sources import Course
 
-LOOK_UP = ("convert", "error-texts", "glossary", "tutorials", "how-fast", "platforms")
+LOOK_UP = ("convert", "error-texts", "glossary", "tutorials", "how-fast", "platforms", "on-kaggle")
 TEACH = ("run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).parent)
 WORD = re.compile(r"\b(\d\d|workshop)\b")

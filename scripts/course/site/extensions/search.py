@@ -1,22 +1,32 @@
-"""The index of the search: every section of every page, with its words in each language.
+"""What the search needs: every section of every page, both Chinese scripts, words that mean others.
 
-`_static/sections.js` sets `courseSections`: a script loads from file://, too, and `fetch` does not.
-It holds the rows as JSON, packed by gzip and written in base64, a third of their size.
+`_static/sections.js` sets `courseSearch`: a script loads from file://, too, and `fetch` does not.
+It holds JSON, packed by gzip and written in base64, a third of its size.
 """
 
 import base64
 import gzip
 import json
+import tomllib
 from pathlib import Path
 
 from docutils import nodes
+from opencc import OpenCC
 from sphinx.application import Sphinx
 
+from course.languages import CJK
 from course.site.extensions.languages import BETWEEN, CHINESE, ENGLISH, language
 
-WITHOUT = ("notebooks/solutions/", "runs")  # they say what the lessons say, or nothing to look up
+WITHOUT = (
+    "notebooks/solutions/",
+    "runs",
+    "assets/error-texts",
+)  # they say what the lessons say, or nothing to look up
 ERROR_PAGES = "errors/"  # a message, its cause and its remedy are one entry
-ERRORS = (ERROR_PAGES, "assets/error-texts")
+WORDS = Path(__file__).parents[1] / "search-words.toml"
+# Who looks up a word wants the lesson before the error, and before what teachers read.
+TOP = 1.5  # a page's own heading
+WEIGHT = {ERROR_PAGES: 0.1, "assets/": 0.3, "notebooks/workshop": 0.3}
 BLOCKS = nodes.paragraph | nodes.literal_block | nodes.entry | nodes.title
 
 
@@ -69,7 +79,7 @@ def filled(section: nodes.Element, whole: bool = False) -> dict[str, str]:
     return {kind: text for kind, text in fields(section, whole).items() if text}
 
 
-def collect(app: Sphinx) -> list[dict[str, str | int]]:
+def collect(app: Sphinx) -> list[dict]:
     """One row a section; `page` is left out where the section's heading is the page's."""
     rows = []
     for name in sorted(app.env.found_docs):
@@ -78,11 +88,17 @@ def collect(app: Sphinx) -> list[dict[str, str | int]]:
         page = app.env.titles[name].astext()
         for section in app.env.get_doctree(name).findall(nodes.section):
             heading = section[0].astext()
-            row: dict[str, str | int] = {"at": f"{name}.html#{section['ids'][0]}", "title": heading}
+            row: dict = {"at": f"{name}.html#{section['ids'][0]}", "title": heading}
+            row["weight"] = next(
+                (share for kind, share in WEIGHT.items() if name.startswith(kind)), 1
+            )
             if heading != page:
                 row["page"] = page
-            if name.startswith(ERRORS):
-                row["error"] = 1
+            else:
+                row["weight"] *= 1.5
+            if name.startswith(ERROR_PAGES):
+                row["texts"] = [text.astext() for text in section[0].findall(nodes.literal)]
+                row["last"] = int("last" in app.env.metadata[name])
             whole = name.startswith(ERROR_PAGES)
             if whole and heading != page:
                 continue
@@ -91,18 +107,44 @@ def collect(app: Sphinx) -> list[dict[str, str | int]]:
                 if word["ids"] and word.parent.parent.parent.parent is section:
                     place = f"{name}.html#{word['ids'][0]}"
                     title = BETWEEN.join(entry.astext() for entry in word[:2])
-                    rows.append({"at": place, "title": title, "page": page} | filled(word))
+                    rows.append(
+                        {"at": place, "title": title, "page": page, "weight": 1} | filled(word)
+                    )
     return rows
+
+
+def weight(name: str) -> float:
+    """What a hit on this page is worth beside one in a lesson."""
+    return next((share for kind, share in WEIGHT.items() if name.startswith(kind)), 1)
+
+
+def scripts(text: str) -> dict[str, str]:
+    """The Chinese characters of a text that are written otherwise in the other script."""
+    signs = "".join(sorted(set(CJK.findall(text))))
+    simplified = OpenCC("t2s").convert(signs)
+    changed = [(one, other) for one, other in zip(signs, simplified, strict=True) if one != other]
+    traditional, simplified = map("".join, zip(*changed, strict=True))
+    return {"traditional": traditional, "simplified": simplified}
+
+
+def words() -> list[tuple[str, str]]:
+    """What people ask for, and the course's words for it; the longest are looked for first."""
+    table = tomllib.loads(WORDS.read_text())["word"]
+    pairs = [(asked, word["means"]) for word in table for asked in word["asked"]]
+    return sorted(pairs, key=lambda pair: -len(pair[0]))
 
 
 def write(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.name != "html":
         return
-    rows = json.dumps(collect(app), ensure_ascii=False, separators=(",", ":"))
+    rows = collect(app)
+    text = json.dumps(rows, ensure_ascii=False)
+    needed = {"rows": rows, **scripts(text), "words": words()}
+    made = json.dumps(needed, ensure_ascii=False, separators=(",", ":"))
     target = Path(app.outdir) / "_static" / "sections.js"
     # Without a time, so that the same course makes the same file.
-    packed = base64.b64encode(gzip.compress(rows.encode(), mtime=0)).decode()
-    target.write_text(f'window.courseSections = "{packed}";\n')
+    packed = base64.b64encode(gzip.compress(made.encode(), mtime=0)).decode()
+    target.write_text(f'window.courseSearch = "{packed}";\n')
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

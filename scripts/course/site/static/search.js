@@ -1,91 +1,17 @@
-// The search of the site: every section is one entry of courseSections, which Sphinx has written
-// as JSON, packed by gzip, in base64.
-//
-// A query is cut into words; Chinese has no spaces, so its words are the longest pieces that the
-// course has. A section must have all words; if none has, those with most of them are shown, as for
-// a whole line of an error message. Hits in the shown language come first, none is left out.
+// The search page. `courseSearch` is what the finder needs, which Sphinx has written as JSON, packed by
+// gzip, in base64.
 (() => {
   "use strict";
   const AROUND = 80; // characters of an excerpt on each side of the hit
-  const MOST = 0.6; // the share of the words that must be there, if no section has all
-  const WORTH = { title: 20, phrase: 60, error: 40 };
   const FIELDS = ["en", "zh", "code"];
   const HAN = /[\u3400-\u9fff]/;
-  const OR = ", "; // between the texts of one error in its page's title
 
-  let folded = []; // the sections, in small letters, once they are unpacked
+  let finder; // once its sections are unpacked
 
   async function unpacked() {
-    const bytes = Uint8Array.from(atob(window.courseSections), (letter) => letter.charCodeAt(0));
+    const bytes = Uint8Array.from(atob(window.courseSearch), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const sections = await new Response(stream).json();
-    return sections.map((section) => ({
-      section,
-      title: section.title.toLowerCase(),
-      en: (section.en || "").toLowerCase(),
-      zh: (section.zh || "").toLowerCase(),
-      code: (section.code || "").toLowerCase(),
-    }));
-  }
-
-  const count = (text, word) => text.split(word).length - 1;
-
-  const isKnown = (word) => folded.some((row) => FIELDS.some((name) => row[name].includes(word)));
-
-  // A run of Chinese as the longest pieces that are somewhere in the course, of two characters at
-  // least: 梯度同步 is found where both 梯度 and 同步 are.
-  function pieces(run) {
-    const cut = [];
-    for (let at = 0; at < run.length; ) {
-      let end = run.length;
-      while (end > at + 2 && !isKnown(run.slice(at, end))) end -= 1;
-      cut.push(run.slice(at, end));
-      at = end;
-    }
-    return cut;
-  }
-
-  // The words of a query: pieces of Chinese, and what stands between spaces.
-  function wordsOf(query) {
-    const runs = query.match(/[\u3400-\u9fff]+|[^\s\u3000-\u9fff\uff00-\uffef]+/gu) || [];
-    return [...new Set(runs.flatMap((run) => (HAN.test(run) ? pieces(run) : [run])))];
-  }
-
-  // How well a section answers, and the share of the words that it has.
-  function judge(row, query, words, language) {
-    let points = 0;
-    let has = 0;
-    for (const word of words) {
-      const inTitle = count(row.title, word);
-      const hits = { en: count(row.en, word), zh: count(row.zh, word) };
-      const neutral = count(row.code, word);
-      const shown = language === "both" ? hits.en + hits.zh : hits[language];
-      const other = hits.en + hits.zh - shown;
-      if (inTitle + shown + other + neutral) has += 1;
-      points += WORTH.title * Math.min(inTitle, 1) + Math.min(shown, 9) + Math.min(neutral, 9) / 10 + Math.min(other, 9) / 100;
-    }
-    // A message of several words is looked up among the errors first.
-    if (words.length > 1 && [row.title, ...FIELDS.map((name) => row[name])].some((text) => text.includes(query))) {
-      points += WORTH.phrase + (row.section.error ? WORTH.error : 0);
-    } else if (words.length > 3 && row.section.error) {
-      points += WORTH.error;
-    }
-    // A pasted message that has one of the texts of an error's page is about that error.
-    const texts = row.title.split(OR).filter((text) => text.length > 5);
-    const named = Boolean(row.section.error) && texts.some((text) => query.includes(text));
-    return { section: row.section, row, points, named, share: has / words.length };
-  }
-
-  function search(text, language) {
-    const query = text.trim().toLowerCase().replace(/\s+/g, " ");
-    const words = wordsOf(query);
-    if (!words.length) return { words, hits: [], whole: true };
-    const judged = folded.map((row) => judge(row, query, words, language));
-    const whole = judged.some((hit) => hit.share === 1);
-    const hits = judged
-      .filter((hit) => hit.named || hit.share >= (whole ? 1 : MOST))
-      .sort((a, b) => b.named - a.named || b.share - a.share || b.points - a.points);
-    return { words: words.includes(query) ? words : [query, ...words], hits, whole };
+    return new Response(stream).json();
   }
 
   // `06 · DDP · 分散式資料平行`: each part in its language, so that the page shows the chosen one.
@@ -109,29 +35,34 @@
     return made;
   }
 
-  // Text with every word of the query marked.
+  // Text with every word of the query marked, in either script.
   function marked(text, words) {
     const made = document.createDocumentFragment();
-    const escaped = [...words].sort((a, b) => b.length - a.length).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-    text.split(new RegExp(`(${escaped.join("|")})`, "gi")).forEach((piece, number) => {
-      if (number % 2 === 0) return made.append(piece);
-      const mark = document.createElement("mark");
-      mark.textContent = piece;
-      return made.append(mark);
-    });
+    const escaped = [...words]
+      .sort((a, b) => b.length - a.length)
+      .map((word) => `${/^[a-z\d]/.test(word) ? "(?<![a-z\\d])" : ""}${word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}`);
+    let at = 0;
+    for (const piece of finder.plain(text).split(new RegExp(`(${escaped.join("|")})`, "gi"))) {
+      const written = text.slice(at, at + piece.length);
+      const isWord = words.includes(piece.toLowerCase());
+      const node = isWord ? document.createElement("mark") : document.createTextNode(written);
+      if (isWord) node.textContent = written;
+      made.append(node);
+      at += piece.length;
+    }
     return made;
   }
 
   // The piece of a section around the first hit, from the shown language if it is there; its
   // beginning, if only the title has the words.
-  function excerpt(hit, words, language) {
+  function excerpt(section, words, language) {
     const order = language === "zh" ? ["zh", "en", "code"] : FIELDS;
+    const searched = Object.fromEntries(order.map((name) => [name, finder.plain(section[name] || "").toLowerCase()]));
     for (const word of [...words, ""]) {
       for (const name of order) {
-        const at = hit.row[name].indexOf(word);
-        if (at < 0) continue;
-        const text = hit.section[name] || "";
-        if (!text) continue;
+        const at = searched[name].indexOf(word);
+        const text = section[name] || "";
+        if (at < 0 || !text) continue;
         const from = Math.max(0, at - AROUND);
         const until = Math.min(text.length, at + word.length + AROUND);
         const cut = `${from ? "…" : ""}${text.slice(from, until)}${until < text.length ? "…" : ""}`;
@@ -147,15 +78,19 @@
     return "";
   }
 
-  function item(hit, words, language) {
-    const entry = document.createElement("li");
-    const link = document.createElement("a");
-    const [page, place] = hit.section.at.split("#");
+  function lead(link, section) {
+    const [page, place] = section.at.split("#");
     const choice = window.course.choice();
     link.href = `${page}${choice ? `?lang=${choice}` : ""}#${place}`;
-    if (hit.section.page) link.append(bilingual(hit.section.page, words), " › ");
-    link.append(bilingual(hit.section.title, words));
-    entry.append(link, excerpt(hit, words, language));
+  }
+
+  function item(section, words, language) {
+    const entry = document.createElement("li");
+    const link = document.createElement("a");
+    lead(link, section);
+    if (section.page) link.append(bilingual(section.page, words), " › ");
+    link.append(bilingual(section.title, words));
+    entry.append(link, excerpt(section, words, language));
     return entry;
   }
 
@@ -167,17 +102,21 @@
     };
     const show = () => {
       const language = window.course.language();
+      const { hits, named, isMessage, words } = finder.find(field.value, language);
       const asked = field.value.trim() !== "";
-      const { words, hits, whole } = search(field.value, language);
-      results.replaceChildren(...hits.map((hit) => item(hit, words, language)));
+      results.replaceChildren(...hits.map((id) => item(finder.rows[id], words, language)));
       for (const number of document.querySelectorAll("[data-found]")) number.textContent = hits.length;
-      say("found", asked && hits.length > 0);
-      say("partly", asked && hits.length > 0 && !whole);
-      say("nothing", asked && hits.length === 0);
+      say("found", hits.length > 0);
+      say("unknown", isMessage && !named);
+      say("nothing", asked && !isMessage && !hits.length);
     };
     field.value = new URLSearchParams(location.search).get("q") || "";
     if (!field.value) field.focus();
-    folded = await unpacked();
+    finder = new Finder(await unpacked());
+    window.course.finder = finder; // tests ask it, too
+    for (const link of document.querySelectorAll("[data-section]")) {
+      lead(link, finder.rows.find((row) => `${row.at.split(".html")[0]} ${row.title.split(" · ")[0]}` === link.dataset.section));
+    }
     results.removeAttribute("aria-busy");
     field.addEventListener("input", show);
     document.addEventListener("course-language", show);
