@@ -34,6 +34,8 @@ OTHERS = ("NCCL_", "TRITON_", "PET_")
 DRIVERS = {"CUDA_LAUNCH_BLOCKING"}  # a setting that CUDA's driver reads, and torch only names
 # Names of NVIDIA's Apex, which is older than torch.amp: the course tells how to get rid of them.
 APEX = {"opt_level", "scale_loss"}
+# Names of Accelerate's, Lightning's and Kaggle's own: the course names them, and uses none.
+ELSEWHERE = {"notebook_launcher", "ddp_notebook", "HF_TOKEN"}
 
 # Modules under the names that lessons give them.
 MODULES = {
@@ -234,7 +236,7 @@ def lost(quoted: str, own: frozenset[str]) -> set[str]:
     chains = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     gone = {ast.unparse(chain) for chain in chains if resolved(chain) is False}
     names -= {chain.attr for chain in chains if resolved(chain) is not None}
-    names -= own | library() | PLACEHOLDERS | APEX
+    names -= own | library() | PLACEHOLDERS | APEX | ELSEWHERE
     private = {name for name in names if name.startswith("_") and name in sources()}
     return gone | {name for name in names - private if not setting(name)}
 
