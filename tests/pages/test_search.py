@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 HERE = Path(__file__).parent
 GIVEN = tomllib.loads((HERE / "searches.toml").read_text())
 WANTED = 0.95  # of the first hits, and of what has no page
+FRESH = {"words": 0.75, "none": 0.94}  # of queries that the ranking has not been tried on: 42 of 55
 FIRST = """queries => queries.map(query => {
     const { hits } = window.course.finder.find(query);
     const row = window.course.finder.rows[hits[0]];
@@ -51,8 +52,8 @@ def share(wrong: list, of: list) -> float:
     return 1 - len(wrong) / len(of)
 
 
-def test_the_first_hit_is_what_was_looked_for(search_page: Page) -> None:
-    asked = GIVEN["words"]
+def missed(search_page: Page, asked: dict[str, str | list[str]]) -> list[str]:
+    """The queries whose first hit is another one than wanted, with both."""
     wrong = []
     for (query, wanted), first in zip(
         asked.items(), search_page.evaluate(FIRST, list(asked)), strict=True
@@ -60,14 +61,25 @@ def test_the_first_hit_is_what_was_looked_for(search_page: Page) -> None:
         fits = [wanted] if isinstance(wanted, str) else wanted
         if not first.startswith(tuple(fits)):
             wrong.append(f"{query}: {first or 'nothing'}, not {' or '.join(fits)}")
-    assert share(wrong, list(asked)) >= WANTED, wrong
+    return wrong
 
 
-def test_what_has_no_page_has_no_hit(search_page: Page) -> None:
-    texts = GIVEN["none"]["texts"]
+@pytest.mark.parametrize(
+    ("given", "least"), [(GIVEN, WANTED), (GIVEN["fresh"], FRESH["words"])], ids=["own", "fresh"]
+)
+def test_the_first_hit_is_what_was_looked_for(search_page: Page, given: dict, least: float) -> None:
+    wrong = missed(search_page, given["words"])
+    assert share(wrong, list(given["words"])) >= least, wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "least"), [(GIVEN, WANTED), (GIVEN["fresh"], FRESH["none"])], ids=["own", "fresh"]
+)
+def test_what_has_no_page_has_no_hit(search_page: Page, given: dict, least: float) -> None:
+    texts = given["none"]["texts"]
     hits = search_page.evaluate(FIRST, texts)
     wrong = [pair for pair in zip(texts, hits, strict=True) if pair[1]]
-    assert share(wrong, texts) >= WANTED, wrong
+    assert share(wrong, texts) >= least, wrong
 
 
 def test_each_error_is_found_by_its_text_and_in_a_traceback_of_another_run(

@@ -122,9 +122,11 @@ def scripts(text: str) -> dict[str, str]:
     """The Chinese characters of a text that are written otherwise in the other script."""
     signs = "".join(sorted(set(CJK.findall(text))))
     simplified = OpenCC("t2s").convert(signs)
-    changed = [(one, other) for one, other in zip(signs, simplified, strict=True) if one != other]
-    traditional, simplified = map("".join, zip(*changed, strict=True))
-    return {"traditional": traditional, "simplified": simplified}
+    changed = [pair for pair in zip(signs, simplified, strict=True) if pair[0] != pair[1]]
+    return {
+        "traditional": "".join(sign for sign, _ in changed),
+        "simplified": "".join(sign for _, sign in changed),
+    }
 
 
 def words() -> list[tuple[str, str]]:

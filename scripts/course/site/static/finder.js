@@ -6,12 +6,15 @@ window.Finder = (() => {
   "use strict";
   const FIELDS = ["title", "en", "zh", "code"];
   const BOOST = { title: 6, en: 1, zh: 1, code: 0.5 };
+  const TITLED = 0.6; // of the words' weight, if the heading has them
   const TITLE = 3; // times the points, if the words are the heading
   const APART = 0.6; // times the points, if a name is there as several words, or words as a name
+  const BIT = 0.2; // of the weight of a word, for a single Chinese character
+  const BITS = 0.34; // of the Chinese characters, that may stand alone
   const NEAR = 2; // times the points more, if the words are neighbours in the section, too
   const OTHER = 0.2; // the boost of the language that is not shown
   const MESSAGE = 5; // from so many words on, the order of the words counts
-  const RARE = { few: 0.99, some: 0.8, message: 0.75 }; // of the words' weight; rare words weigh more
+  const RARE = { few: 0.99, some: 0.55, message: 0.75 }; // of the words' weight; rare words weigh more
   const ORDER = 0.7; // of the neighbours in a message, that are neighbours in the section, too
   const READ = 20_000; // characters of a paste, from its end
   const LINE = 500; // characters of a line
@@ -20,8 +23,13 @@ window.Finder = (() => {
   const RUN = /[\u3400-\u9fff]+|[\p{L}\p{N}]+(?:[-_][\p{L}\p{N}]+)*/gu;
   const HUMP = /(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/; // between the words of a class's name
   const ERROR = /^(?:\[(?:rank)?\d+\]:\s*)?[\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b/;
-  const SMALL = /^(?:an?|the|of|to|in|on|for|with|and|or|vs|versus|is|are|do|does|i|my|how|what|why|when|which|的|是|和|与|怎么|如何|为什么|什么)$/i;
-  const ASKED = /\b(?:how|why|what|when|where|which|who|does|do|can|should|my|i|is it|are there)\b/i;
+  const SMALL = new RegExp(
+    "^(?:an?|the|of|to|in|on|for|from|at|by|with|without|and|or|vs|versus|than|is|are|was|do|does|did|can|i|it|my|me|its|will|should|" +
+      "how|what|why|when|where|which|who|there|this|that|still|much|many|between|difference|\\d\\w*|" +
+      "[的是和与在了吗呢要会有没个每把被从对让用做]|怎么|怎么办|如何|为什么|什么|可以|多少|哪个|哪张|没有|每个|需要|乘以)$",
+    "i",
+  );
+  const ASKED = /^(?:how|why|what|when|where|which|who|does|do|can|should|is|are|will)\b|\?$/i;
 
   const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   const singular = (word) => (/^[a-z]{3,}[^siu]s$/.test(word) ? word.slice(0, -1) : word);
@@ -57,6 +65,7 @@ window.Finder = (() => {
       this.rows = rows;
       this.scripts = new Map([...traditional].map((sign, at) => [sign, simplified[at]]));
       this.texts = rows.map((row) => FIELDS.map((name) => this.plain(row[name] || "")));
+      this.titles = this.texts.map(([title]) => new Set(tokens(title)));
       this.flat = []; // the words of a section in a row, once they are needed
       this.index = new MiniSearch({ fields: FIELDS, tokenize: tokens, processTerm: (term) => term });
       this.index.addAll(this.texts.map((texts, id) => ({ id, ...Object.fromEntries(texts.map((text, at) => [FIELDS[at], text])) })));
@@ -145,14 +154,21 @@ window.Finder = (() => {
         if (!points.size && ways === asked.at(-1).ways) {
           for (const { id, score } of this.index.search(ways[0].at(-1), { boost, prefix: true })) points.set(id, score);
         }
-        const weight = Math.log(1 + this.rows.length / (points.size || 0.5));
+        const isBit = ways[0].length === 1 && ways[0][0].length === 1 && HAN.test(ways[0][0]); // a single character says little
+        const weight = Math.log(1 + this.rows.length / (points.size || 0.5)) * (isBit ? BIT : 1);
         all += weight;
         for (const [id, more] of points) {
-          const row = found.get(id) || { id, points: 0, weight: 0 };
-          found.set(id, { id, points: row.points + more, weight: row.weight + weight });
+          const row = found.get(id) || { id, points: 0, weight: 0, titled: 0 };
+          const inTitle = ways.some((way) => way.every((token) => this.titles[id].has(token)));
+          found.set(id, { id, points: row.points + more, weight: row.weight + weight, titled: row.titled + (inTitle ? weight : 0) });
         }
       }
-      return [...found.values()].map(({ id, points, weight }) => ({ id, points: points * (this.rows[id].weight || 1), share: weight / all }));
+      return [...found.values()].map(({ id, points, weight, titled }) => ({
+        id,
+        points: points * (this.rows[id].weight || 1),
+        share: weight / all,
+        titled: titled / all,
+      }));
     }
 
     // All words of a section, one after the other.
@@ -164,7 +180,7 @@ window.Finder = (() => {
     // How near a section's heading is to these words.
     heading(id, text) {
       const flat = (words) => runs(words).flatMap((run) => (HAN.test(run) ? run : parts(run))).join("");
-      const titles = this.texts[id][0].split(" · ").map((title) => flat(title.replace(/[（(].*/, "")));
+      const titles = this.texts[id][0].split(/ · |[,、]/).map((title) => flat(title.replace(/[（(].*/, "")));
       const words = flat(text);
       return titles.includes(words) ? TITLE : titles.some((title) => title.startsWith(words)) ? TITLE / 2 : 1;
     }
@@ -187,16 +203,21 @@ window.Finder = (() => {
       const named = [...new Set([...this.named(text), ...this.named(meant)])];
       const asked = this.asked(meant);
       const isQuestion = HAN.test(meant) || ASKED.test(meant);
-      const isMessage = lines.length > 1 || (!isQuestion && asked.length > 1 && (asked.length >= MESSAGE || ERROR.test(line)));
+      const isError = lines.length > 1 || (asked.length > 1 && ERROR.test(line));
+      const isMessage = isError || (!isQuestion && asked.length >= MESSAGE);
       const boost = { ...BOOST };
       if (language !== "both") boost[language === "en" ? "zh" : "en"] = OTHER;
       const large = asked.filter(({ word }) => !SMALL.test(word));
-      const sought = isMessage || !large.length ? asked : large;
-      const least = isMessage ? RARE.message : sought.length > 2 ? RARE.some : RARE.few;
-      const fitting = (sought.length ? this.ranked(sought, boost) : [])
-        .filter((hit) => hit.share >= least && !named.includes(hit.id))
+      const sought = isError || !large.length ? asked : large;
+      const least = isMessage ? RARE.message : sought.length > 2 || HAN.test(meant) ? RARE.some : RARE.few;
+      // Chinese that falls into single characters is about something else.
+      const bits = sought.filter(({ word }) => HAN.test(word));
+      const alone = bits.filter(({ word }) => word.length === 1).length;
+      const isElsewhere = alone > BITS * bits.reduce((sum, { word }) => sum + word.length, 0);
+      const fitting = (sought.length && !isElsewhere ? this.ranked(sought, boost) : [])
+        .filter((hit) => !named.includes(hit.id))
         .map((hit) => ({ ...hit, order: this.order(hit.id, meant) }))
-        .filter((hit) => !isMessage || hit.order >= ORDER)
+        .filter((hit) => (hit.share >= least && (!isMessage || hit.order >= ORDER)) || (!isError && hit.titled >= TITLED))
         .map((hit) => ({ ...hit, points: hit.points * (1 + NEAR * hit.order) * Math.max(this.heading(hit.id, meant), this.heading(hit.id, line)) }))
         .sort((a, b) => b.points - a.points)
         .map((hit) => hit.id);

@@ -89,7 +89,13 @@
     const link = document.createElement("a");
     lead(link, section);
     if (section.page) link.append(bilingual(section.page, words), " › ");
-    link.append(bilingual(section.title, words));
+    if (section.texts) {
+      const message = document.createElement("code");
+      message.append(marked(section.title, words));
+      link.append(message);
+    } else {
+      link.append(bilingual(section.title, words));
+    }
     entry.append(link, excerpt(section, words, language));
     return entry;
   }
