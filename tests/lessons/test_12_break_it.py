@@ -211,3 +211,8 @@ def test_on_gloo_only_calls_of_one_kind_meet(tmp_path) -> None:
     done = launch(tmp_path, 2, "kinds.py")
     for rank in range(2):
         assert f"rank {rank}: all_reduce\n" in done.text
+
+
+def test_the_mean_of_all_losses_decides_and_rank_0_sends_it(tmp_path) -> None:
+    reports = launch(tmp_path, 2, str(rooms.program("stop"))).reports("stop", 2)
+    assert [each["epochs"] for each in reports] == [5, 5]
