@@ -91,6 +91,9 @@ build: .venv/build  ## make the notebooks from notebooks/src and scripts/lessons
 workshop: .venv/build  ## the class notebook and its solved twin in one language, into build/: LANGUAGE=zh
 	$(BIN)/python -m course.build --workshop "$(LANGUAGE)"
 
+key: .venv/build  ## the answers to the homework of both semesters, for teachers: build/key.html
+	@$(BIN)/python -m course.build --key
+
 outputs: build .venv/run  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
 	$(BIN)/python -m course.run.notebooks --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 	$(BIN)/python -m course.build  # the lessons' minutes count what their launches took
@@ -162,4 +165,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build workshop outputs address kaggle grade lab
+.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build workshop key outputs address kaggle grade lab
