@@ -47,7 +47,7 @@ from course.sources import Course
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "lessons" / "mutants"
 GREEN = DATA / "green.json"  # for each lesson the hash of what was green in the last whole campaign
-ASSERT = re.compile(r"^(?:E +)?(?:\[rank\d+\]: *)?(?:AssertionError|assert)\b", re.MULTILINE)
+ASSERT = re.compile(r"^ *(?:E +)?(?:\[rank\d+\]: *)?(?:AssertionError|assert)\b", re.MULTILINE)
 REJECTED = re.compile(r"✗|\bnot (?:\w+ )?yet\b")  # what the check of an exercise says
 SECONDS = 15  # that a mutant should take; it is ended after LIMIT
 LIMIT = 120

@@ -38,8 +38,8 @@ def test_the_ring_counts_the_bytes_of_unequal_chunks(three):
 def test_own_ddp_on_three_ranks_is_one_process(three):
     reports = three[1]
     for report in reports:
-        assert len(report["gaps"]) == 12
-        assert max(report["gaps"]) < 1e-12
+        assert len(report["gaps"]["own DDP"]) == 12
+        assert max(report["gaps"]["own DDP"]) < 1e-12
         assert report["weights"] == reports[0]["weights"], "to the last bit"
     silent = {report["traces"]["never talks"][-1] for report in reports}
     assert len(silent) == 3, "without averaging there are three models"

@@ -132,7 +132,7 @@ def test_not_with_batchnorm_nor_with_unequal_parts(results, case, ranks):
     """BatchNorm sees only its own rank, a mean of means is no mean: the test above can tell."""
     reports = [report[case] for report in results(ranks, EVERYWHERE[0])]
     for report in reports:
-        assert report["gaps"][-1] > 1e-3
+        assert report["gaps"][-1] > 0.01
         assert report["weights"] == reports[0]["weights"], "the ranks still agree with one another"
 
 

@@ -99,13 +99,13 @@ def mean_steps(steps: int, ranks: int) -> float:
 
 
 def test_ranks_export_what_they_spent_and_take_the_mean_step(tmp_path: Path) -> None:
-    command = [str(rooms.program("straggler")), "--steps", "8", "--slow", "1", "--late-ms", "50"]
+    command = [str(rooms.program("straggler")), "--steps", "8", "--slow", "1"]
     reports = launch(tmp_path, 3, *command).reports("straggler", 3)
     for report in reports:
         assert report["weights"] == pytest.approx(mean_steps(8, 3), rel=1e-12)
         assert report["exported"] == report["spent"] | {"steps": 8}
         assert sum(report["spent"].values()) <= report["seconds"]
-    assert reports[1]["spent"]["compute"] >= 8 * 0.05  # a sleep is never short
+    assert reports[1]["spent"]["compute"] >= 8 * 0.02  # late as the text says; no sleep is short
 
 
 def test_counters_are_read_as_they_are_and_on_this_machine_only(tmp_path, monkeypatch) -> None:

@@ -71,7 +71,7 @@ def test_three_ranks_get_the_weights_of_one_process(nearby: Path, tmp_path: Path
         assert report["backend"] == "nearby"
         for run in report["runs"].values():
             assert run["alone"] and run["halves"]["ours"]
-            assert run["gap"] <= 1e-6 * run["largest"]
+            assert run["gap"] <= 1e-6
             assert run["mean"] == 0
             # Equal numbers on all ranks would have the same sum in any order.
             assert len({tuple(part) for part in run["parts"]}) == len(run["parts"])

@@ -114,6 +114,8 @@ def test_without_the_packages_kept_rows_are_marked_and_plain_ddp_runs(tmp_path: 
             "zero1",
         ]
         assert runs["plain"]["same"] and runs["plain"]["steps"] == 40
+        [microseconds] = runs["plain"]["microseconds"]
+        assert 39 * microseconds < 1e6 * SECONDS and microseconds > 20  # no step is that short
         assert not runs["lightning"]["same"] and not runs["zero1"]["same"]
 
 

@@ -15,6 +15,8 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPConnection, RemoteDisconnected
 from pathlib import Path
 
 import psutil
@@ -162,6 +164,20 @@ def test_who_goes_away_gets_nothing_and_harms_nobody(port: int) -> None:
     assert lives(port)
 
 
+def test_who_asks_again_after_a_long_pause_gets_no_answer_to_another_request(port: int) -> None:
+    client = HTTPConnection(asking.HOST, port, timeout=10)
+    client.request("POST", "/predict", BODY, asking.JSON)
+    assert client.getresponse().read()
+    time.sleep(1.5 * door.SECONDS)  # it has ended its side by now, and still reads
+    status = None
+    with suppress(RemoteDisconnected, ConnectionError):
+        client.request("POST", "/predict", BODY, asking.JSON)
+        status = client.getresponse().status
+    assert status is None
+    client.close()
+    assert lives(port)
+
+
 def test_who_breaks_a_rule_and_runs_away_takes_no_place(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +196,7 @@ def test_who_comes_too_late_is_refused_and_the_end_lets_everybody_finish(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(door, "OPEN", 1)
-    monkeypatch.setattr(door, "SECONDS", 20)
+    monkeypatch.setattr(door, "SECONDS", 8)
 
     async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, str]:
         """Status, and what becomes of the connection."""
@@ -251,6 +267,38 @@ def test_everybody_gets_an_own_answer_and_no_batch_is_too_large() -> None:
     assert [each["batch"] for each in found] == [4, 4, 4, 4, 1]
     assert server.batches == {4: 1, 1: 1}
     assert all(each["wait_ms"] >= 45 for each in found[4:])  # the last waited for others in vain
+
+
+def test_milliseconds_of_the_model_are_no_seconds_and_not_among_those_of_waiting() -> None:
+    server = server_of(batch=2, patience=50)
+    quick = server.model
+
+    def slow(pictures: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.2)
+        return quick(pictures)
+
+    server.model = slow
+    began = time.perf_counter()
+    [alone] = answers_of(server, [7])
+    took = 1000 * (time.perf_counter() - began)
+    assert alone["model_ms"] >= 200 and alone["wait_ms"] >= 45
+    assert alone["model_ms"] + alone["wait_ms"] <= took
+
+
+def test_nothing_is_computed_for_those_who_have_gone() -> None:
+    server = server_of(batch=4, patience=50)
+
+    async def run() -> None:
+        asked = [asyncio.create_task(server.answer([i] * 3072)) for i in range(3)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        await asyncio.sleep(0)
+        work = asyncio.create_task(server.work())
+        assert [(await each)["probabilities"][0] for each in asked[1:]] == [1, 2]
+        work.cancel()
+
+    asyncio.run(run())
+    assert server.batches == {2: 1}
 
 
 def test_a_full_queue_is_said_to_those_who_come_too_late() -> None:
@@ -361,9 +409,11 @@ def test_a_server_answers_and_ends_with_its_owner(tmp_path: Path) -> None:
             listening = psutil.Process(server.pid).net_connections()
             assert {each.laddr.ip for each in listening} == {"127.0.0.1"}
             status, answer = asking.ask(port, BODY)
+            facts = json.loads((tmp_path / "serve.json").read_text())
             owner.kill()
             owner.wait()  # or it would be there still, as a zombie
             assert server.wait(20) == 0
+    assert (facts["batch"], facts["patience"]) == (16, 5)  # as the lesson says
     share = (torch.tensor(PICTURE[0]).sum() / torch.tensor(PICTURE).sum()).item()
     assert (status, answer["class"]) == (200, "others")
     assert answer["probabilities"] == pytest.approx([share, 1 - share], rel=1e-6)

@@ -1,11 +1,14 @@
 """How the course compares times (stopwatch.py), on a clock that only the test moves."""
 
+import random
+from collections import Counter
+
 import pytest
 import torch
 from ranks import PROGRAMS, launch
 
 import stopwatch
-from stopwatch import in_turns, seconds
+from stopwatch import in_turns, interval, seconds, verdict
 
 CPU = torch.device("cpu")
 
@@ -79,3 +82,40 @@ def test_the_slowest_rank_counts_on_every_rank(tmp_path):
     for report in reports:
         assert report["falling"] == 0.3
         assert report["rising"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("rounds", "bounds"),
+    [(4, None), (5, (1, 5)), (7, (1, 7)), (8, (2, 7)), (13, (4, 10))],
+)
+def test_the_interval_leaves_out_as_many_rounds_as_coins_allow(rounds, bounds):
+    assert interval(range(rounds, 0, -1)) == bounds
+
+
+def test_equal_ways_are_judged_equal_nine_times_in_ten():
+    chance = random.Random(0)
+    found = Counter()
+    for _ in range(2000):
+        own = [chance.lognormvariate(0, 0.3) for _ in range(9)]
+        other = [chance.lognormvariate(0, 0.3) for _ in range(9)]
+        found[verdict(own, other).rpartition(": ")[2]] += 1
+    assert found["no clear difference"] > 0.9 * 2000
+    assert min(found["faster"], found["slower"]) > 10, "about as often wrong in either way"
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "words"),
+    [
+        ([1, 2, 3, 4, 5], [2, 4, 6, 8, 10], "0.50 of the time (0.50 – 0.50): faster"),
+        ([2, 4, 6, 8, 10], [1, 2, 3, 4, 5], "2.00 of the time (2.00 – 2.00): slower"),
+        ([1, 1, 1, 1, 3], [2, 2, 2, 2, 2], "0.50 of the time (0.50 – 1.50): no clear difference"),
+        ([1, 1], [2, 2], "0.50 of the time: too few rounds to tell"),
+    ],
+)
+def test_a_verdict_pairs_the_rounds(own, other, words):
+    assert verdict(own, other) == words
+
+
+def test_a_verdict_needs_both_sides_of_each_round():
+    with pytest.raises(ValueError, match="shorter"):
+        verdict([1.0, 2.0], [1.0])

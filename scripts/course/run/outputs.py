@@ -48,7 +48,8 @@ def bring_back(run: Run) -> None:
     # Tracebacks name files: keep the machine's own folders out. Only now is a path in one piece,
     # which may come in two pieces of a stream.
     text = nbformat.writes(notebook) + "\n"
-    for place in (run.home, run.folder, Path(sys.prefix).parent, ROOT):
+    installed = Path(sys.prefix)  # perhaps a link to an environment elsewhere
+    for place in (run.home, run.folder, installed.parent, installed.resolve().parent, ROOT):
         text = text.replace(f"{place}/", "")
     text = SHORTENED.sub("", text)
     write(run.path, text)

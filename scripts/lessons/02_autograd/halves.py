@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report, start
+from yardstick import apart
 
 ROWS = 10
 
@@ -44,12 +45,6 @@ def gradient(model: nn.Module, x: Tensor, y: Tensor, count: int) -> Tensor:
     loss.backward()
     gradients = [parameter.grad.flatten() for parameter in model.parameters()]
     return torch.cat(gradients)
-
-
-def largest_gap(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference between two numbers that should be equal."""
-    differences = (ours - theirs).abs()
-    return differences.max().item()
 
 
 @record
@@ -86,9 +81,9 @@ def main() -> None:
     weighted = gradient(model, own_x, own_y, ROWS)
     dist.all_reduce(weighted)
 
-    gap = largest_gap(average, whole)
-    weighted_gap = largest_gap(weighted, whole)
-    line = f"rank {place.rank}: {rows} rows, average and whole differ by at most {gap:.1e}"
+    gap = apart(average, whole, wrong=0 * whole)
+    weighted_gap = apart(weighted, whole, wrong=0 * whole)
+    line = f"rank {place.rank}: {rows} rows, average and whole are {gap:.1e} apart"
     print(f"{line}\n", end="")
     gradients = {"own": own, "average": average, "weighted": weighted, "whole": whole}
     lists = {}

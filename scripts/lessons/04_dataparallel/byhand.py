@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from agreement import gradients, largest_gap
 from devices import here, report
+from yardstick import apart
 
 
 class Network(nn.Module):
@@ -32,6 +32,10 @@ class Network(nn.Module):
         self.calls = self.calls + 1
         self.thread = current_thread().name
         return self.layers(x)
+
+
+def gradients(model: nn.Module) -> list[Tensor]:
+    return [parameter.grad for parameter in model.parameters()]
 
 
 def places(copies: int) -> list[torch.device]:
@@ -107,8 +111,7 @@ def main() -> None:
     plain = copy.deepcopy(model)
     x = torch.randn(7, 12).to(devices[0], torch.float64)
     y = torch.arange(7, device=devices[0])
-    weights = [*model.parameters(), *plain.parameters()]
-    optimizer = torch.optim.SGD(weights, lr=0.5)
+    optimizer = torch.optim.SGD([*model.parameters(), *plain.parameters()], lr=0.5)
 
     # Three steps, each with the plain model as well, to compare.
     gaps = []
@@ -120,7 +123,7 @@ def main() -> None:
         nn.functional.cross_entropy(expected, y).backward()
         ours = [step.scores, *gradients(model)]
         theirs = [expected, *gradients(plain)]
-        gaps.append(largest_gap(ours, theirs))
+        gaps.append(apart(ours, theirs, wrong=[tensor.flip(0) for tensor in theirs]))
         replicas += step.replicas
         optimizer.step()
 
@@ -143,8 +146,7 @@ def main() -> None:
     # `chunk` rounds up: of six rows three devices get two each, and the fourth gets none.
     chunks = {}
     for rows in (10, 6, 3):
-        parts = scatter(torch.zeros(rows), places(4))
-        chunks[rows] = [len(part) for part in parts]
+        chunks[rows] = [len(part) for part in scatter(torch.zeros(rows), places(4))]
     numbers = {"sizes": sizes, "threads": threads, "gradients": samples, "gap": gap}
     report("byhand", place, **numbers, objects=len(set(replicas)), calls=model.calls, chunks=chunks)
 

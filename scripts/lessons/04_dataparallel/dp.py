@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 import byhand
-from agreement import gradients, largest_gap
 from devices import here, report
 from model import ResNet
 from stopwatch import in_turns
+from yardstick import apart
 
 CALLS = []  # device and shape of every input; not in the model, where they would go with the copy
 
@@ -36,7 +36,7 @@ class Noting(byhand.Network):
 class Comparison(NamedTuple):
     calls: list  # what each copy got
     output: torch.device
-    gap: float  # largest difference of scores and gradients
+    gap: float  # of scores and gradients
 
 
 def compare(parallel: nn.DataParallel, plain: nn.Module, x: Tensor) -> Comparison:
@@ -50,21 +50,24 @@ def compare(parallel: nn.DataParallel, plain: nn.Module, x: Tensor) -> Compariso
     expected_loss = expected.square().mean()
     expected_loss.backward()
     same_place = scores.to(x.device)
-    ours = [same_place, *gradients(parallel.module)]
-    theirs = [expected, *gradients(plain)]
-    gap = largest_gap(ours, theirs)
+    ours = [same_place, *byhand.gradients(parallel.module)]
+    theirs = [expected, *byhand.gradients(plain)]
+    disordered = [tensor.flip(0) for tensor in theirs]
+    gap = apart(ours, theirs, wrong=disordered)
     return Comparison(calls, scores.device, gap)
 
 
-def train_step(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> None:
+def train_step(network: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> int:
+    """Returns how many pictures it has learnt from."""
     optimizer.zero_grad()
     scores = network(x)
     loss = nn.functional.cross_entropy(scores, y)
     loss.backward()
     optimizer.step()
+    return len(scores)
 
 
-def stepper(network: nn.Module, batch_size: int, device: torch.device) -> Callable[[], None]:
+def stepper(network: nn.Module, batch_size: int, device: torch.device) -> Callable[[], int]:
     """A training step of `network`, always on the same batch."""
     shape = (batch_size, 3, 32, 32)
     x = torch.randn(shape, device=device)
@@ -119,11 +122,13 @@ def main() -> None:
 
     # Is it faster? A step ends on the first GPU, with what the others gave: wait for that one.
     times = []
+    pictures = []
     pairs = zip(args.batch_sizes, together, strict=True)
     for size, step in pairs:
         network = ResNet().to(place.device)
         plain_step = stepper(network, size, place.device)
         ways = {"plain": plain_step, "parallel": step}
+        pictures.append({way: run() for way, run in ways.items()})
         seconds = in_turns(ways, args.steps, place.device)
         times.append(seconds)
         paces = []
@@ -135,7 +140,7 @@ def main() -> None:
     shapes = [first.calls, second.calls]
     gap = max(first.gap, second.gap)
     results = {"shapes": shapes, "gap": gap, "calls": model.calls}
-    report("dp", place, **devices, times=times, **results, peaks=peaks)
+    report("dp", place, **devices, times=times, pictures=pictures, **results, peaks=peaks)
 
 
 if __name__ == "__main__":

@@ -60,22 +60,31 @@ def in_processes(work: Work, count: int) -> None:
 
 
 def compare(work: Work, rounds: int, place: Place) -> dict[str, dict[str, list[float]]]:
-    """Of each way in each round: seconds, and how many cores this process kept busy in them.
+    """Of each way in each round: seconds, and how many cores this process kept busy in them; and
+    how many pieces of work this process did in the last.
 
     Only rank 0 works when one process is enough; the others sleep in the barrier ahead of each way.
     """
     count = place.world_size  # pieces of work
     cores: dict[str, list[float]] = {}
+    pieces: dict[str, int] = {}
+    done: list[str] = []
+
+    def piece() -> None:
+        work()
+        done.append("one more")
 
     def clocked(name: str, way: Callable[[Work, int], None]) -> None:
+        done.clear()
         began = time.perf_counter()
         cpu_began = time.process_time()
         takes_part = place.rank == 0 or way is in_processes
         if takes_part:
-            way(work, count)
+            way(piece, count)
         cpu = time.process_time() - cpu_began
         elapsed = time.perf_counter() - began
         cores.setdefault(name, []).append(cpu / elapsed)
+        pieces[name] = len(done)
 
     ways = {"one thread": one_by_one, "threads": in_threads, "processes": in_processes}
     calls = {}
@@ -84,7 +93,7 @@ def compare(work: Work, rounds: int, place: Place) -> dict[str, dict[str, list[f
     seconds = in_turns(calls, rounds, place.device, before=dist.barrier)
     for name, own in cores.items():
         cores[name] = own[-rounds:]  # without the rounds that warm up
-    return {"seconds": seconds, "cores": cores}
+    return {"seconds": seconds, "cores": cores, "pieces": pieces}
 
 
 @record
@@ -97,17 +106,19 @@ def main() -> None:
 
     seconds = {}
     cores = {}
+    pieces = {}
     for work in (python_loop, small_tensors, large_tensors):
         kind = work.__name__.replace("_", " ")
         measured = compare(work, args.rounds, place)
         seconds[kind] = measured["seconds"]
         cores[kind] = measured["cores"]
+        pieces[kind] = measured["pieces"]
         if place.rank == 0:
             times = []
             for way, own in measured["seconds"].items():
                 times.append(f"{way} {median(own):.3f} s")
             print(f"{kind}:", ", ".join(times))
-    report("gil", place, seconds=seconds, cores=cores)
+    report("gil", place, seconds=seconds, cores=cores, pieces=pieces)
     dist.destroy_process_group()
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import Place, here, report, start
+from yardstick import apart
 
 LAYERS = 6  # of each rank
 
@@ -90,18 +91,6 @@ def network(width: int, layers: int) -> nn.Sequential:
     return nn.Sequential(*modules)
 
 
-def gap(part: nn.Module, same_part: nn.Module) -> float:
-    """Largest difference of their gradients, as a part of the largest gradient of that tensor."""
-    gaps = []
-    pairs = zip(part.parameters(), same_part.parameters(), strict=True)
-    for ours, theirs in pairs:
-        difference = (ours.grad - theirs.grad).abs().max()
-        largest = theirs.grad.abs().max()
-        relative = difference / largest
-        gaps.append(relative.item())
-    return max(gaps)
-
-
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -134,7 +123,10 @@ def main() -> None:
         whole_loss.backward()
         dist.barrier()  # the ranks begin together
         stage.step(batch, target)
-        gaps.append(gap(stage.layers, own))
+        ours = [parameter.grad for parameter in stage.layers.parameters()]
+        theirs = [parameter.grad for parameter in own.parameters()]
+        nothing = [0 * gradient for gradient in theirs]
+        gaps.append(apart(ours, theirs, wrong=nothing))
         optimizer.step()
 
     largest = max(gaps)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 
 import byhand
-from agreement import gradients
 from devices import here, report
 from model import ResNet
 
@@ -52,7 +51,7 @@ def count(copies: int, batch_size: int) -> list[dict[str, int]]:
         buffers = nbytes(replica.buffers())
         sizes = {"weights": weights, "buffers": buffers}
         sizes |= {"inputs": part.nbytes, "outputs": output.nbytes}
-        sizes["gradients"] = nbytes(gradients(replica))
+        sizes["gradients"] = nbytes(byhand.gradients(replica))
         sizes["output gradients"] = output.grad.nbytes
         counts.append(sizes)
     # Only the device of the model needs what the optimizer remembers.

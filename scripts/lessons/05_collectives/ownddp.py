@@ -13,6 +13,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
 from ring import ring_all_reduce
+from yardstick import apart
 
 STEPS = 12
 SHARE = 12  # rows of a batch that each rank takes
@@ -106,23 +107,25 @@ def main() -> None:
     alone = Training(network(0).to(device), slice(rows))
     own_ddp = Training(network(place.rank).to(device), share, averages=True)
     silent = Training(network(place.rank).to(device), share)
+    start = alone.weights().clone()
 
     # The same batches on all ranks.
     generator = torch.Generator().manual_seed(0)
-    gaps = []
+    gaps = {"own DDP": [], "never talks": []}
     for _ in range(STEPS):
         x = torch.randn(rows, 4, dtype=torch.float64, generator=generator)
         x = x.to(device)
         y = x.prod(1, keepdim=True)
         for training in (alone, own_ddp, silent):
             training.step(x, y)
-        difference = own_ddp.weights() - alone.weights()
-        gap = difference.abs().max()
-        gaps.append(gap.item())
+        wanted = alone.weights() - start
+        for name, training in {"own DDP": own_ddp, "never talks": silent}.items():
+            moved = training.weights() - start
+            gaps[name].append(apart(moved, wanted, wrong=0 * wanted))
 
     if place.rank == 0:
-        compared = "own DDP differs from one process on the whole batch"
-        print(f"after {len(gaps)} steps: {compared} by {gaps[-1]:.1e}")
+        for name, gap in gaps.items():
+            print(f"after {STEPS} steps: {name} is {gap[-1]:.1e} from one process")
     traces = {"one process": alone.trace, "own DDP": own_ddp.trace, "never talks": silent.trace}
     weights = own_ddp.weights().tolist()
     report("ownddp", place, traces=traces, gaps=gaps, weights=weights)

@@ -14,18 +14,18 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
 from ring import ring_all_reduce
+from yardstick import apart
 
 LENGTHS = [1, 2, 5, 12, 1001]  # hardly any is a multiple of n, and some are smaller than n
 TIMEOUT = timedelta(seconds=60)
 
 
 def gap_to_torch(x: Tensor, group: dist.ProcessGroup) -> float:
-    """Largest difference between our sum of x over the group and torch's."""
+    """How far our sum of x over the group is from torch's."""
     expected = x.clone()
     dist.all_reduce(expected, group=group)
     ring_all_reduce(x, group)
-    difference = x - expected
-    return difference.abs().max().item()
+    return apart(x, expected, wrong=2 * expected)  # as if all were added twice
 
 
 def try_ring(group: dist.ProcessGroup, elements: int, device: torch.device) -> dict[str, object]:
@@ -42,7 +42,7 @@ def try_ring(group: dist.ProcessGroup, elements: int, device: torch.device) -> d
 
     gaps = {}
     for length in LENGTHS:
-        integers = torch.randint(1000, (length,), device=device)
+        integers = torch.randint(1, 1000, (length,), device=device)
         fractions = torch.randn(length, device=device)
         gaps[f"{length} integers"] = gap_to_torch(integers, group)
         gaps[f"{length} fractions"] = gap_to_torch(fractions, group)

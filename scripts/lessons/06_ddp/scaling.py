@@ -18,8 +18,8 @@ from model import ResNet
 from stopwatch import in_turns, slowest
 
 
-def stepper(width: int, batch_size: int, with_ddp: bool, place: Place) -> Callable[[], None]:
-    """A training step of a ResNet on `batch_size` random pictures a rank."""
+def stepper(width: int, batch_size: int, with_ddp: bool, place: Place) -> Callable[[], int]:
+    """A training step of a ResNet on random pictures; it returns how many these are, a rank."""
     layout = torch.channels_last
     widths = (width, 2 * width, 2 * width)
     network = ResNet(widths)
@@ -34,17 +34,18 @@ def stepper(width: int, batch_size: int, with_ddp: bool, place: Place) -> Callab
     x = x.to(place.device, memory_format=layout)
     y = y.to(place.device)
 
-    def step() -> None:
+    def step() -> int:
         optimizer.zero_grad()
         output = model(x)
         loss = torch.nn.functional.cross_entropy(output, y)
         loss.backward()
         optimizer.step()
+        return len(output)
 
     return step
 
 
-def repeated(step: Callable[[], None], count: int) -> Callable[[], None]:
+def repeated(step: Callable[[], int], count: int) -> Callable[[], None]:
     """So many steps as one call, since a single small step is too short to time."""
 
     def steps() -> None:
@@ -54,8 +55,8 @@ def repeated(step: Callable[[], None], count: int) -> Callable[[], None]:
     return steps
 
 
-def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> dict[str, list]:
-    """Seconds a step of the slowest rank in each round, each way; `count` steps in a round."""
+def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> dict[str, dict]:
+    """`seconds` a step of the slowest rank in each round of `count` steps; `pictures` of a rank."""
     share = batch // place.world_size
     steps = {
         "alone": stepper(width, batch, with_ddp=False, place=place),  # rank 0 on the whole batch
@@ -63,8 +64,10 @@ def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> di
         "silent": stepper(width, share, with_ddp=False, place=place),  # ranks that never talk
         "weak": stepper(width, batch, with_ddp=True, place=place),  # a whole batch for each rank
     }
+    pictures = {}
     ways = {}
     for name, step in steps.items():
+        pictures[name] = step()
         ways[name] = repeated(step, count)
     if place.rank > 0:
         ways["alone"] = lambda: None  # the other ranks wait
@@ -74,7 +77,7 @@ def measure(width: int, batch: int, count: int, rounds: int, place: Place) -> di
     for name, own_times in times.items():
         own_steps = [own / count for own in own_times]
         rounds_of[name] = [slowest(own, place.device) for own in own_steps]
-    return rounds_of
+    return {"seconds": rounds_of, "pictures": pictures}
 
 
 @record
@@ -83,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--widths", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--batches", type=int, nargs="+", default=[16, 128], help="of all ranks")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="in a round, of the largest batch")
     args = parser.parse_args()
     limit = timedelta(seconds=60)
@@ -96,12 +99,11 @@ def main() -> None:
             # Small batches are over soon: more of them.
             factor = (largest / batch) ** 0.5
             count = round(args.steps * factor)
-            seconds = measure(width, batch, count, args.rounds, place)
+            measured = measure(width, batch, count, args.rounds, place)
             times = {}
-            for name, each in seconds.items():
+            for name, each in measured["seconds"].items():
                 times[name] = statistics.median(each)
-            row = {"width": width, "batch": batch, "seconds": seconds}
-            table.append(row | times)
+            table.append({"width": width, "batch": batch} | measured | times)
 
             n = place.world_size
             alone = times["alone"]

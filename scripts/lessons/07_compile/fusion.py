@@ -20,6 +20,7 @@ from captured import kernels, touched
 from devices import here, report
 from speed import BACKEND
 from stopwatch import in_turns
+from yardstick import apart
 
 # Numbers of two settings of Linux's C library (malloc.h).
 M_TRIM_THRESHOLD = -1
@@ -94,16 +95,18 @@ def main() -> None:
     count = args.megabytes * 2**20 // 4  # a number has 4 bytes
     x = torch.randn(count, device=place.device)
 
+    compiled = torch.compile(chain, backend=BACKEND)
+    ways = {"eager": lambda: chain(x), "fused": lambda: compiled(x)}
+
     # Eagerly, every operation is a kernel of its own: we count them while they run.
     with Traffic() as traffic:
-        expected = chain(x)
+        expected = ways["eager"]()
     names = traffic.operations
     eager = {"operations": names, "kernels": len(names), "bytes": traffic.bytes}
 
     # We cannot watch inside a generated kernel, but its code says what it reads and writes.
-    compiled = torch.compile(chain, backend=BACKEND)
-    output, modules = run_and_get_code(compiled, x)
-    difference = (output - expected).abs().max().item()
+    output, modules = run_and_get_code(ways["fused"])
+    difference = apart(output, expected, wrong=x)
     code = "".join(modules)
     written = kernels(code)
     trips = sum(touched(kernel) for kernel in written)
@@ -113,7 +116,6 @@ def main() -> None:
     with Traffic() as gate:
         x + torch.sigmoid(x) * x
 
-    ways = {"eager": lambda: chain(x), "fused": lambda: compiled(x)}
     times = in_turns(ways, args.rounds, place.device)
     for name, numbers in [("eager", eager), ("fused", fused)]:
         numbers["times"] = times[name]

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report
+from yardstick import apart
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # Triton looks for it when it meets `@triton.jit`
@@ -54,11 +55,6 @@ def launch(kernel, *inputs: Tensor) -> Tensor:
     return out
 
 
-def largest(errors: Tensor) -> float:
-    """The largest error, whatever its sign."""
-    return errors.abs().max().item()
-
-
 @record
 def main() -> None:
     place = here()
@@ -67,10 +63,10 @@ def main() -> None:
 
     # Eager mode says what is right: three kernels for `gated`, six for `chained`.
     gated_eagerly = x + torch.sigmoid(h) * h
-    gated_error = largest(launch(gated, x, h) - gated_eagerly)
+    gated_error = apart(launch(gated, x, h), gated_eagerly, wrong=x)
     y = (x * 1.5 + 0.5).abs()
     chained_eagerly = (y.sqrt() - 1).relu()
-    chained_error = largest(launch(chained, x) - chained_eagerly)
+    chained_error = apart(launch(chained, x), chained_eagerly, wrong=x)
 
     programs = triton.cdiv(len(x), BLOCK)
     how = "run by Triton's interpreter on the CPU"

@@ -71,8 +71,11 @@ def network() -> nn.Sequential:
     return nn.Sequential(first, Residual(32), *head)
 
 
-def training(way: Way, x: Tensor, y: Tensor, backend: Counting) -> Callable[[], None]:
-    """One training step, as a function to call again and again; `backend` gets what it compiles."""
+def training(way: Way, x: Tensor, y: Tensor, backend: Counting) -> Callable[[], int]:
+    """One training step, as a function to call again and again; `backend` gets what it compiles.
+
+    It returns how many pictures the step has learnt from.
+    """
     layout = torch.channels_last if way.channels_last else torch.contiguous_format
     x = x.to(memory_format=layout)
     model = network().to(x.device, memory_format=layout)
@@ -85,7 +88,7 @@ def training(way: Way, x: Tensor, y: Tensor, backend: Counting) -> Callable[[], 
         capability = torch.cuda.get_device_capability()
     dtype = low_precision(capability)
 
-    def step() -> None:
+    def step() -> int:
         optimizer.zero_grad()
         # Only timed here: to train in fp16, add a GradScaler (lesson 08).
         with torch.autocast(x.device.type, dtype, enabled=way.sixteen_bits):
@@ -93,6 +96,7 @@ def training(way: Way, x: Tensor, y: Tensor, backend: Counting) -> Callable[[], 
             loss = nn.functional.cross_entropy(scores, y)
         loss.backward()
         optimizer.step()
+        return len(scores)
 
     return step
 
@@ -133,6 +137,7 @@ def main() -> None:
         typical = median(later[name])
         rows[name] = {"first": first[name], "times": later[name], "step": typical}
         rows[name]["graphs"] = graphs
+        rows[name]["pictures"] = steps[name]()
         first_ms = 1000 * first[name]
         step_ms = 1000 * typical
         print(f"{name:18} first step {first_ms:8,.0f} ms, then {step_ms:7.1f} ms a step")

@@ -18,6 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from devices import Place, here, report, start
 from speed import Counting
+from stopwatch import in_turns
+from yardstick import apart
 
 WIDTH = 512  # a weight of 512 × 512 numbers is 1 MiB: with `bucket_cap_mb=1` it fills a bucket
 DEPTH = 3
@@ -72,42 +74,36 @@ def arrange(
     return model
 
 
-def train(kind: str, order: str, batches: Tensor, place: Place) -> tuple[dict, Tensor]:
-    """Train one kind of model, arranged in one order, on batches (steps, N, WIDTH).
+class Training:
+    """One kind of model, arranged in one order, and trained on batches (steps, N, WIDTH)."""
 
-    Returns the graphs, the seconds a step, when in the last backward pass, from 0 to 1, each bucket
-    was ready, and the first name in the state_dict; and all weights in the end, as one vector.
-    """
-    torch.compiler.reset()
-    torch.manual_seed(0)
-    model = layers() if kind == "Sequential" else Network()
-    model = model.to(place.device)
-    backend = Counting()
-    moments: list[float] = []
-    run = arrange(model, order, backend, moments, batches[0])
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    def __init__(self, kind: str, order: str, batches: Tensor, place: Place):
+        torch.manual_seed(0)
+        model = layers() if kind == "Sequential" else Network()
+        self.model = model.to(place.device)
+        self.backend = Counting()
+        self.moments: list[float] = []
+        self.run = arrange(self.model, order, self.backend, self.moments, batches[0])
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1)
+        self.batches = iter(batches)
 
-    times = []
-    for x in batches:
-        moments.clear()  # only those of the last step are kept
-        step_begins = time.perf_counter()
-        optimizer.zero_grad()
-        loss = (run(x) - x).square().mean()
-        backward_begins = time.perf_counter()
+    def step(self) -> None:
+        """Train on the next batch, and note when in the backward pass each bucket was ready."""
+        x = next(self.batches)
+        self.moments.clear()  # only those of the last step are kept
+        self.optimizer.zero_grad()
+        loss = (self.run(x) - x).square().mean()
+        begins = time.perf_counter()
         loss.backward()
-        backward_ends = time.perf_counter()
-        optimizer.step()
+        duration = time.perf_counter() - begins
+        self.ready = [(moment - begins) / duration for moment in self.moments]  # from 0 to 1
+        self.optimizer.step()
         loss.item()  # waits for the GPU
-        times.append(time.perf_counter() - step_begins)
 
-    duration = backward_ends - backward_begins
-    ready = [(moment - backward_begins) / duration for moment in moments]
-    names = list(run.state_dict())
-    row = {"graphs": len(backend.graphs), "ready": ready, "saved": names[0]}
-    row["times"] = times[3:]  # the first steps compile, and settle
-    row["step"] = median(times[3:])
-    weights = nn.utils.parameters_to_vector(model.parameters())
-    return row, weights.detach()
+    def weights(self) -> Tensor:
+        """A copy of all weights, as one vector."""
+        vector = nn.utils.parameters_to_vector(self.model.parameters())
+        return vector.detach()
 
 
 @record
@@ -121,14 +117,22 @@ def main() -> None:
     torch.manual_seed(place.rank)  # each rank has batches of its own
     batches = torch.randn(args.steps, 256, WIDTH, device=place.device)
 
-    # Compiled or not, the weights must end up the same. The first way compiles nothing.
+    trainings = {order: Training(args.of, order, batches, place) for order in ORDERS[args.of]}
+    untrained = trainings["wrap"].weights()
+    ways = {order: training.step for order, training in trainings.items()}
+    # Three steps of each do not count: the first ones compile, and settle.
+    times = in_turns(ways, args.steps - 3, place.device, settle=3, before=dist.barrier)
+
+    # Compiled or not, the weights must move alike. The first way compiles nothing.
+    moved = trainings["wrap"].weights() - untrained
     rows = {}
-    for order in ORDERS[args.of]:
-        row, weights = train(args.of, order, batches, place)
-        if order == "wrap":
-            reference = weights
-        difference = (weights - reference).abs().max()
-        row["difference"] = difference.item()
+    for order, training in trainings.items():
+        weights = training.weights()
+        row = {"graphs": len(training.backend.graphs), "ready": training.ready}
+        row["saved"] = next(iter(training.run.state_dict()))  # its first name
+        row["times"] = times[order]
+        row["step"] = median(times[order])
+        row["difference"] = apart(weights - untrained, moved, wrong=0 * moved)
         row["sum"] = weights.double().sum().item()
         rows[order] = row
         if place.rank == 0:

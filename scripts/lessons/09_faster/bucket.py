@@ -14,12 +14,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from hooks import Overlapping
 from stopwatch import in_turns
-from wire import network
+from wire import gradients, network
+from yardstick import apart
 
 SIZES = [2**power for power in range(10, 24)]  # bytes: 1 KiB to 8 MiB
 
@@ -74,21 +74,6 @@ def training(model: nn.Module, x: Tensor) -> Callable[[], None]:
     return step
 
 
-def weights(model: nn.Module) -> Tensor:
-    return parameters_to_vector(model.parameters())
-
-
-def largest_gap(models: dict[Way, nn.Module], caps: list[float]) -> float:
-    """The largest difference between a weight under torch's DDP and under ours."""
-    gaps = []
-    for cap in caps:
-        torchs = weights(models["torch", cap])
-        ours = weights(models["ours", cap])
-        difference = torchs - ours
-        gaps.append(difference.abs().max().item())
-    return max(gaps)
-
-
 def units() -> float:
     """How many ranks can compute at the same time: one a GPU, or one for its threads' cores."""
     if torch.cuda.is_available():
@@ -128,6 +113,14 @@ def main() -> None:
     for (who, mb), seconds in times.items():
         rows.append({"who": who, "mb": mb, "seconds": seconds})
 
+    # Are the last step's gradients the same, whatever the buckets are?
+    alone = gradients(models[SILENT])
+    gaps = []
+    for cap in caps:
+        ours = gradients(models["ours", cap])
+        torchs = gradients(models["torch", cap])
+        gaps.append(apart(ours, torchs, alone))
+
     # Both DDPs side by side with the last size, round by round.
     last = caps[-1]
     pairs = zip(times["ours", last], times["torch", last], strict=True)
@@ -140,9 +133,8 @@ def main() -> None:
     numbers = {
         "fits": fits,
         "steps": rows,
-        "ratios": ratios,
-        "gap": largest_gap(models, caps),
-        "bytes": weights(models[SILENT]).nbytes,
+        "gap": max(gaps),
+        "bytes": sum(each.nbytes for each in alone),
         "units": units(),
     }
     report("bucket", place, **line, **numbers)

@@ -142,7 +142,7 @@ def main() -> None:
             cost = f"{row['mib']:7.3f} MiB a step {mean(row['ms']):7.1f} ms"
             print(f"{way:10} {cost}, {row['accuracy']:.1%} right")
     guess = test_y.bincount().max().item() / TEST  # always naming the commonest label
-    report("compress", place, rows=rows, every=args.every, guess=guess, tested=TEST)
+    report("compress", place, rows=rows, guess=guess, tested=TEST)
     dist.destroy_process_group()
 
 

@@ -12,7 +12,8 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import Place, here, report, start
 from stopwatch import in_turns
-from wire import Training, Wire
+from wire import Training, Wire, gradients, network
+from yardstick import apart
 
 
 class Ring(Wire):
@@ -58,6 +59,14 @@ def main() -> None:
             steps[ranks, mb] = training.step
     in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
 
+    # The gradients must be the same whatever the buckets and the wire are.
+    first, *others = trainings.values()
+    averaged = gradients(first.ddp_model)
+    alone = network(place)
+    alone(first.x).square().mean().backward()  # what this rank's rows give before anyone averages
+    wrong = gradients(alone)
+    gaps = [apart(gradients(other.ddp_model), averaged, wrong) for other in others]
+
     rows = []
     for (ranks, mb), training in trainings.items():
         traces = training.traces[-args.rounds :]
@@ -71,7 +80,7 @@ def main() -> None:
         if place.rank == 0:
             milliseconds = 1000 * median(seconds)
             print(f"{ranks} ranks, {messages} × all-reduce: {milliseconds:.0f} ms a step")
-    report("many", place, rows=rows)
+    report("many", place, rows=rows, gap=max(gaps, default=0.0))
     dist.destroy_process_group()
 
 

@@ -5,7 +5,6 @@ Run:  torchrun --standalone --nproc-per-node=2 transport.py
 
 import argparse
 import os
-from statistics import median
 from unittest.mock import patch
 
 import torch
@@ -13,12 +12,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from shared import Shared, hook
-from stopwatch import in_turns
-from wire import network
+from stopwatch import in_turns, verdict
+from wire import gradients, network
+from yardstick import apart
 
 SIZES = [1, 25]  # MB of float32 numbers
 
@@ -32,20 +31,21 @@ def noise(mb: int, place: Place) -> Tensor:
 
 
 def gap(shared: Shared, mb: int, place: Place) -> float:
-    """The largest difference between the mean by our transport and by torch's all-reduce."""
-    ours = noise(mb, place)
-    theirs = ours.clone()
+    """How far the mean by our transport is from the mean by torch's all-reduce."""
+    own = noise(mb, place)
+    ours = own.clone()
+    theirs = own.clone()
     shared.average(ours)
     dist.all_reduce(theirs)  # adds up, ours takes the mean
     mean = theirs / place.world_size
-    difference = ours - mean
-    return difference.abs().max().item()
+    return apart(ours, mean, own)
 
 
-def race(shared: Shared, mb: int, rounds: int, place: Place) -> list[float]:
-    """Time of torch's all-reduce / of our transport, round by round."""
+def race(shared: Shared, mb: int, rounds: int, place: Place) -> dict[str, list[float]]:
+    """Seconds of torch's all-reduce and of our transport, round by round."""
     ours = noise(mb, place)
     theirs = torch.zeros_like(ours)  # other numbers would grow with each round
+    assert ours.nbytes == theirs.nbytes == mb * 10**6
 
     # Several small messages in a row, or the barrier's end would count for more than they do.
     messages = SIZES[-1] // mb
@@ -59,13 +59,11 @@ def race(shared: Shared, mb: int, rounds: int, place: Place) -> list[float]:
             shared.average(ours)
 
     ways = {"theirs": send_theirs, "ours": send_ours}
-    times = in_turns(ways, rounds, place.device, settle=2, before=dist.barrier)
-    pairs = zip(times["theirs"], times["ours"], strict=True)
-    return [their_seconds / our_seconds for their_seconds, our_seconds in pairs]
+    return in_turns(ways, rounds, place.device, settle=2, before=dist.barrier)
 
 
-def train(model: nn.Module, inputs: list[Tensor]) -> Tensor:
-    """All weights, one after the other, after one step of plain SGD for each input."""
+def train(model: nn.Module, inputs: list[Tensor]) -> list[Tensor]:
+    """The gradients of the last step, after one step of plain SGD for each input."""
     for x in inputs:
         model.zero_grad()
         output = model(x)
@@ -74,7 +72,7 @@ def train(model: nn.Module, inputs: list[Tensor]) -> Tensor:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter -= 0.1 * parameter.grad
-    return parameters_to_vector(model.parameters())
+    return gradients(model)
 
 
 def refusal(place: Place) -> str:
@@ -99,25 +97,26 @@ def main() -> None:
 
     # A faster way counts only if its mean is the same.
     gaps = [gap(shared, mb, place) for mb in SIZES]
-    ratios = {}
+    seconds = {}
     for mb in SIZES:
-        ratios[mb] = race(shared, mb, args.rounds, place)
+        seconds[mb] = race(shared, mb, args.rounds, place)
         if place.rank == 0:
-            typical = median(ratios[mb])
-            print(f"{mb:2} MB: {place.backend} / shared memory {typical:.2f}")
+            compared = verdict(seconds[mb]["ours"], seconds[mb]["theirs"])
+            print(f"{mb:2} MB: shared memory takes, beside {place.backend}, {compared}")
 
-    # The same weights under DDP, with torch's all-reduce and with ours?
+    # The same gradients under DDP, with torch's all-reduce and with ours?
     plain = DistributedDataParallel(network(place))
     hooked = DistributedDataParallel(network(place))
     hooked.register_comm_hook(shared, hook)
+    alone = network(place)
+    torch.manual_seed(place.rank)  # every rank has rows of its own
     inputs = [torch.randn(16, 512, device=place.device) for _ in range(3)]
-    difference = train(plain, inputs) - train(hooked, inputs)
-    apart = difference.abs().max().item()
+    under_ddp = apart(train(hooked, inputs), train(plain, inputs), train(alone, inputs))
 
     numbers = {
-        "ratios": ratios,
+        "seconds": seconds,
         "gap": max(gaps),
-        "apart": apart,
+        "under DDP": under_ddp,
         "left": shared.file.exists(),
         "refused": refusal(place),
     }

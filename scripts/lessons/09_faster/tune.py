@@ -92,6 +92,7 @@ def main() -> None:
     for change in [*CHANGES, NOTHING]:
         options = best.options | {change}
         changed = training(options, args.batch_size, place)
+        assert changed.batch_size == best.batch_size
         before = partial(several, best, args.steps)
         after = partial(several, changed, args.steps)
         ratios = compare(before, after, rounds, device)

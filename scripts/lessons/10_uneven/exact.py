@@ -114,7 +114,7 @@ def main() -> None:
             accuracy = scores["accuracy"]
             loss = scores["loss"]
             print(f"{way:14} accuracy {accuracy:7.2%}, loss {loss:.4f}")
-    report("exact", place, ways=ways, alone=alone, talk=talk, median=median)
+    report("exact", place, ways=ways, batch=BATCH, alone=alone, talk=talk, median=median)
     dist.destroy_process_group()
 
 

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
+from yardstick import apart
 
 AGENT = os.getppid()  # torchrun, if torchrun has started this rank
 ROWS = 12  # in a global batch
@@ -69,11 +70,11 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         return state["done"]
 
-    def weights(self) -> list[float]:
-        return parameters_to_vector(self.model.parameters()).tolist()
+    def weights(self) -> Tensor:
+        return parameters_to_vector(self.model.parameters()).detach()
 
 
-def undisturbed(steps: int) -> list[float]:
+def undisturbed(steps: int) -> Tensor:
     """The weights of one process that makes all steps in one go."""
     training = Training()
     for step in range(steps):
@@ -83,14 +84,13 @@ def undisturbed(steps: int) -> list[float]:
 
 def note(name: str, step: int, place: Place) -> None:
     """One line of the log, which all ranks of all machines write together."""
-    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     row = {
         "machine": name,
         "step": step,
         "rank": place.rank,
         "local_rank": place.local_rank,
         "world_size": place.world_size,
-        "restarts": int(restarts),
+        "restarts": int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         "time": time.time(),
     }
     with LOG.open("a") as log:
@@ -141,8 +141,8 @@ def main() -> None:
         note(args.name, step, place)
         if place.rank == 0 and (step + 1) % args.every == 0:
             training.save(step + 1)
-    expected = undisturbed(args.steps)
-    report("members", place, weights=training.weights(), expected=expected)
+    gap = apart(training.weights(), undisturbed(args.steps), wrong=undisturbed(0))
+    report("members", place, weights=training.weights().tolist(), gap=gap)
     dist.destroy_process_group()
 
 

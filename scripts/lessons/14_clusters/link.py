@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.flop_counter import FlopCounterMode
 
 from devices import Place, here, report, start
 from stopwatch import in_turns
@@ -79,7 +80,7 @@ def main() -> None:
     parser.add_argument("--gbit", default="1,0.1", help="of the wires, with commas between")
     parser.add_argument("--latency-ms", type=float, default=0.1, help="of the wires")
     parser.add_argument("--rows", type=int, default=256, help="of one rank in one step")
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     start(place)
     wires = links(args.gbit, args.latency_ms, place)
@@ -118,7 +119,10 @@ def main() -> None:
         times[name][size] = of_size
     rows = []
     for (name, width), of_step in seconds.items():
+        with FlopCounterMode(display=False) as counted:
+            steps[name, width]()
         row = {"link": name, "parameters": parameters[width], "seconds": of_step}
+        row["work"] = counted.get_total_flops()  # floating-point operations of one rank
         rows.append(row)
     if place.rank == 0:
         for name in wires:

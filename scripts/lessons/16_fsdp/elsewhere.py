@@ -18,6 +18,7 @@ from torch.optim import AdamW, Optimizer
 
 from devices import Place, here, report, start
 from versus import batches, make, shard, whole
+from yardstick import apart
 
 FOLDER = Path("elsewhere")
 
@@ -48,8 +49,7 @@ def load(model: nn.Module, optimizer: Optimizer, alone: bool = False) -> None:
     )
 
 
-def sharded(place: Place, ranks: int) -> tuple[nn.Module, Optimizer]:
-    mesh = DeviceMesh("cpu", list(range(ranks)))
+def sharded(place: Place, mesh: DeviceMesh) -> tuple[nn.Module, Optimizer]:
     model = shard(make(place), mesh)
     optimizer = AdamW(model.parameters(), lr=1e-2)
     return model, optimizer
@@ -70,16 +70,19 @@ def main() -> None:
     if place.rank == 0:
         shutil.rmtree(FOLDER, ignore_errors=True)
     writers = min(2, place.world_size)
-    group = dist.new_group(list(range(writers)))
-    later, later_optimizer = sharded(place, place.world_size)  # for those who go on
+    # Every rank makes both meshes, though the first ranks alone use the second (lesson 15).
+    everybody = DeviceMesh("cpu", list(range(place.world_size)))
+    first = DeviceMesh("cpu", list(range(writers)))
+    later, later_optimizer = sharded(place, everybody)  # for those who go on
     shapes = {}
     ends = {}  # all parameters after ten steps, by the number of ranks that took the last five
     if place.rank < writers:
-        model, optimizer = sharded(place, writers)
+        model, optimizer = sharded(place, first)
         train(model, optimizer, place, writers)
-        dcp.save(states(model, optimizer), checkpoint_id=FOLDER, process_group=group)
-        train(model, optimizer, place, writers)  # what it would have become
-        ends[writers] = whole(model)
+        saved = whole(model)
+        dcp.save(states(model, optimizer), checkpoint_id=FOLDER, process_group=first.get_group())
+        train(model, optimizer, place, writers)
+        moved = whole(model) - saved  # what would have happened to the weights
         shapes[writers] = head_part(model)
     dist.barrier()
 
@@ -97,11 +100,9 @@ def main() -> None:
         ends[1] = whole(model)
         shapes[1] = list(model.head.weight.shape)
     gaps = {}
-    if writers in ends:  # on the ranks that wrote
+    if place.rank < writers:
         for ranks, end in ends.items():
-            difference = (end - ends[writers]).abs().max()
-            gap = difference / end.abs().max()
-            gaps[ranks] = gap.item()
+            gaps[ranks] = apart(end - saved, moved, wrong=0 * moved)
     files = sorted(path.name for path in FOLDER.iterdir())
     dist.barrier()
     if place.rank == 0:

@@ -17,6 +17,7 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 from decoder import Decoder
 from devices import Place
 from versus import batches, make, shard, whole
+from yardstick import apart
 
 
 def clip(model: Decoder, place: Place, ranks: int) -> list[float]:
@@ -90,10 +91,9 @@ def tried(place: Place, mesh: DeviceMesh) -> dict:
     if place.rank == 0:
         own_state = state
     set_model_state_dict(copy, own_state, options=options)
-    loaded = whole(copy)
-    difference = loaded - whole(model)
-    back = difference.abs().max()
+    expected = whole(model)
+    other_order = expected.flip(0)
     facts = {"norms": norms, "scaled": scaled}
     facts["entries"] = len(state)
-    facts["back"] = back.item()
+    facts["back"] = apart(whole(copy), expected, other_order)
     return facts

@@ -1,4 +1,4 @@
-"""Three mistakes with FSDP: one says nothing, one speaks at once, and one waits first.
+"""Three mistakes with FSDP, and what came of each.
 
 Run:  python ledger.py
       torchrun --standalone --nproc-per-node=2 ledger.py --limit 2

@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.flop_counter import FlopCounterMode
 
 from counter import Collectives
 from decoder import WORDS, Decoder
@@ -90,15 +91,21 @@ def stepper(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:
     return step
 
 
-def times(place: Place, mesh: DeviceMesh, x: torch.Tensor) -> dict[str, list[float]]:
-    """Seconds of forward and backward."""
+def times(place: Place, mesh: DeviceMesh, x: torch.Tensor) -> dict[str, dict]:
+    """Seconds of forward and backward, and the floating-point operations of each way."""
     models: dict[str, nn.Module] = {
         "DDP": DistributedDataParallel(make(place)),
         "FSDP": shard(make(place), mesh),
         "FSDP, root only": fully_shard(make(place), mesh=mesh),
     }
     steps = {name: stepper(model, x) for name, model in models.items()}
-    return in_turns(steps, rounds=7, device=place.device, before=dist.barrier)
+    work = {}
+    for name, step in steps.items():
+        with FlopCounterMode(display=False) as counted:
+            step()
+        work[name] = counted.get_total_flops()
+    seconds = in_turns(steps, rounds=7, device=place.device, before=dist.barrier)
+    return {"seconds": seconds, "work": work}
 
 
 @record
@@ -117,13 +124,13 @@ def main() -> None:
     orders["forward prefetch"] = order(model, x)
     passes = {"every pass": accumulate(model, x, sync=True)}
     passes["last pass"] = accumulate(model, x, sync=False)
-    seconds = times(place, mesh, x)
+    timed = times(place, mesh, x)
     if place.rank == 0:
         events = len(orders["as it is"])
-        rounds = len(seconds["DDP"])
+        rounds = len(timed["seconds"]["DDP"])
         print(f"{events} events in a step; three ways timed in {rounds} rounds")
     habits = tried(place, mesh)
-    report("prefetch", place, orders=orders, passes=passes, seconds=seconds, habits=habits)
+    report("prefetch", place, orders=orders, passes=passes, habits=habits, **timed)
     dist.destroy_process_group()
 
 

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import gelu, linear
+from torch.utils.flop_counter import FlopCounterMode
 
 from counter import Collectives
 from devices import Place, here, report, start
@@ -137,21 +138,20 @@ def main() -> None:
     }
     spans = {}
     sizes = {}
+    work = {}  # floating-point operations in a step
     for name, step in ways.items():
-        with Collectives() as seen:
+        with Collectives() as seen, FlopCounterMode(display=False) as counted:
             step()
+        work[name] = counted.get_total_flops()
         sizes[name] = [call.bytes for call in seen.calls]
         spans[name] = trace(step, ["forward", "backward", "waiting"], place)
     times = in_turns(ways, args.rounds, place.device, before=dist.barrier)
     for name, rounds in times.items():
         times[name] = [slowest(seconds, place.device) for seconds in rounds]
     if place.rank == 0:
-        totals = {}
-        for name, calls in sizes.items():
-            mib = sum(calls) / 2**20
-            totals[name] = f"{mib:.1f} MiB"
+        totals = {name: f"{sum(calls) / 2**20:.1f} MiB" for name, calls in sizes.items()}
         print(totals, "reduced")
-    report("chain", place, spans=spans, sizes=sizes, seconds=times, blocks=BLOCKS)
+    report("chain", place, spans=spans, sizes=sizes, work=work, seconds=times, blocks=BLOCKS)
     dist.destroy_process_group()
 
 

@@ -1,12 +1,14 @@
 """A small language model whose layers can be cut: attention and MLP are modules of their own.
 
-`from cuttable import Kept, Model, batch, compare, gap, whole`
+`from cuttable import Kept, Model, batch, compare, whole`
 """
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn import functional
+
+from yardstick import apart
 
 VOCABULARY = 128
 CONTEXT = 32  # tokens of one text
@@ -118,23 +120,21 @@ def local(value: Tensor) -> Tensor:
     return value
 
 
-def gap(value: Tensor, expected: Tensor) -> float:
-    """‖value − expected‖ / ‖expected‖"""
-    relative = (value - expected).norm() / expected.norm()
-    return relative.item()
+def compare(
+    model: nn.Module, expected: nn.Module, untrained: nn.Module | None = None
+) -> tuple[float, int]:
+    """How far apart two models' gradients are, and the numbers kept.
 
-
-def compare(model: nn.Module, expected: nn.Module, weights: bool = False) -> tuple[float, int]:
-    """The largest relative gap between two models' gradients or weights, and the numbers kept."""
-    gaps = []
-    kept = 0
-    pairs = zip(model.parameters(), expected.parameters(), strict=True)
-    for own, other in pairs:
-        value = own.detach() if weights else own.grad
-        goal = other.detach() if weights else other.grad
-        gaps.append(gap(whole(value), goal))
-        kept += local(own).numel()
-    return max(gaps), kept
+    Given the model before its training too, how far apart their weights are.
+    """
+    kept = sum(local(each).numel() for each in model.parameters())
+    if untrained:
+        weights = [whole(each.detach()) for each in model.parameters()]
+        return apart(weights, list(expected.parameters()), list(untrained.parameters())), kept
+    gradients = [whole(each.grad) for each in model.parameters()]
+    goals = [each.grad for each in expected.parameters()]
+    other_order = [goal.flip(0) for goal in goals]
+    return apart(gradients, goals, other_order), kept
 
 
 class Kept(torch.autograd.graph.saved_tensors_hooks):

@@ -14,9 +14,10 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
-from cuttable import CONTEXT, HEADS, WIDTH, Attention, Layer, gap
+from cuttable import CONTEXT, HEADS, WIDTH, Attention, Layer
 from devices import here, report, start
 from planned import PLANS
+from yardstick import apart
 
 
 class ViewHeads(Attention):
@@ -75,7 +76,17 @@ def optimizer_first(x: Tensor, mesh: DeviceMesh) -> float:
     loss.backward()
     optimizer.step()
     after = weight.full_tensor().detach()
-    return gap(after, before)
+    with_step = before - weight.grad.full_tensor()
+    return apart(after, before, with_step)
+
+
+def own_seeds(x: Tensor, rank: int) -> float:
+    """How far the last rank's x is from rank 0's after dropout, if each rank has its own seed."""
+    torch.manual_seed(rank)  # with one seed, all would drop the same
+    dropped = torch.nn.functional.dropout(x, 0.1)
+    last = dropped.clone()
+    dist.broadcast(last, dist.get_world_size() - 1)
+    return apart(last, dropped, wrong=0 * dropped)
 
 
 def misspelt(mesh: DeviceMesh) -> str:
@@ -103,13 +114,14 @@ def main() -> None:
     expected_of_own = layer()(own_batch)
     outcomes = {}
     with torch.no_grad():
-        outcomes["right"] = gap(output(x, mesh), expected)
+        outcomes["right"] = apart(output(x, mesh), expected, x)
         outcomes["heads, loud"] = outcome(lambda: output(x, mesh, ViewHeads))
-        outcomes["heads, silent"] = gap(output(x, mesh, AnyWidth), expected)
-        outcomes["own batch"] = gap(output(own_batch, mesh), expected_of_own)
+        outcomes["heads, silent"] = apart(output(x, mesh, AnyWidth), expected, x)
+        outcomes["own batch"] = apart(output(own_batch, mesh), expected_of_own, own_batch)
         outcomes["FSDP first"] = outcome(lambda: fsdp_first(mesh))
     outcomes["optimizer first"] = optimizer_first(x, mesh)
     outcomes["misspelt"] = misspelt(mesh)
+    outcomes["own seeds"] = own_seeds(x, place.rank)
     if place.rank == 0:
         for name, value in outcomes.items():
             text = value if isinstance(value, str) else f"{value:.1e}"

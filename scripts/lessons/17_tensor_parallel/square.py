@@ -69,7 +69,7 @@ def train(model: Model, part: int, parts: int) -> dict[str, int]:
 
 def told(model: Model, expected: Model) -> dict:
     """How far its weights are from one process's, and what this rank keeps."""
-    gap, kept = compare(model, expected, weights=True)
+    gap, kept = compare(model, expected, build())
     query = model.layers[0].attention.query.weight
     local = list(query.to_local().shape)
     return {"gap": gap, "kept": kept, "query": str(query.placements), "local": local}
@@ -145,7 +145,7 @@ def main() -> None:
     if place.rank == 0:
         for name, run in runs.items():
             print(f"{name}: gap {run['gap']:.1e}, {run['kept']:,} numbers kept, {run['groups']}")
-    report("square", place, runs=runs, clipped=clipped)
+    report("square", place, runs=runs, clipped=clipped, steps=STEPS)
     dist.destroy_process_group()
 
 

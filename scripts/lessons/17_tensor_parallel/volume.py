@@ -48,13 +48,13 @@ def fsdp(mesh: DeviceMesh) -> nn.Sequential:
     return fully_shard(model, mesh=mesh)
 
 
-def step(model: nn.Sequential, texts: int) -> list[Call]:
-    """The collectives of one step on so many texts."""
+def step(model: nn.Sequential, texts: int) -> tuple[list[Call], int]:
+    """The collectives of one step on so many texts, and its tokens."""
     x = torch.randn(texts, CONTEXT, WIDTH, requires_grad=True)
     with Collectives() as seen:
         loss = model(x).square().mean()
         loss.backward()
-    return seen.calls
+    return seen.calls, x.shape[0] * x.shape[1]
 
 
 @record
@@ -70,20 +70,22 @@ def main() -> None:
     ways = {"tensor parallel": tensor_parallel(mesh), "FSDP": fsdp(mesh)}
 
     volumes: dict[str, list[float]] = {}
+    tokens: dict[str, list[int]] = {}
     calls = {}
     for name, model in ways.items():
         volumes[name] = []
+        tokens[name] = []
+        # All ranks of tensor parallel see the whole batch, those of FSDP a part of it.
+        parts = 1 if name == "tensor parallel" else ranks
         for texts in args.texts:
-            # All ranks of tensor parallel see the whole batch, those of FSDP a part of it.
-            own_texts = texts if name == "tensor parallel" else texts // ranks
-            calls[name] = step(model, own_texts)
+            calls[name], own_tokens = step(model, texts // parts)
+            tokens[name].append(own_tokens * parts)
             volumes[name].append(sent(calls[name], ranks) / LAYERS)
         if place.rank == 0:
             print(f"{name}: {[call.name for call in calls[name]]}")
-    tokens = [texts * CONTEXT for texts in args.texts]
     numbers = sum(each.numel() for each in Layer().parameters())
-    facts = {"width": WIDTH, "layers": LAYERS, "numbers": numbers}
-    report("volume", place, tokens=tokens, volumes=volumes, calls=calls, **facts)
+    facts = {"width": WIDTH, "layers": LAYERS, "numbers": numbers, "tokens_each": tokens}
+    report("volume", place, tokens=tokens["FSDP"], volumes=volumes, calls=calls, **facts)
     dist.destroy_process_group()
 
 

@@ -14,6 +14,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.functional import mse_loss
 
 from devices import Place, here, report, start
+from yardstick import apart
 
 PARTS = 4
 WIDTH = 32
@@ -43,15 +44,6 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
     """All numbers of the tensors in one row."""
     rows = [each.flatten() for each in tensors]
     return torch.cat(rows)
-
-
-def largest_error(gradients: list[Tensor], wanted: list[Tensor]) -> float:
-    """The largest distance of a gradient from what is wanted, relative to the wanted one."""
-    errors = []
-    for own, full in zip(gradients, wanted, strict=True):
-        error = (own - full).norm() / full.norm()
-        errors.append(error.item())
-    return max(errors)
 
 
 def shares_in(gradients: list[Tensor], each_batch: list[Sequence[Tensor]]) -> list[float]:
@@ -96,7 +88,7 @@ def main() -> None:
     for scale in (True, False):
         stage = copy.deepcopy(own_layers)
         gradients = accumulated(stage, xs, ys, place, scale)
-        errors[str(scale)] = largest_error(gradients, both)
+        errors[str(scale)] = apart(gradients, both, each_batch[0])
         shares[str(scale)] = shares_in(gradients, each_batch)
     if place.rank == 0:
         for scale, error in errors.items():

@@ -56,6 +56,7 @@ def count(way: str, model: nn.Sequential, x: Tensor, place: Place) -> dict:
     model = copy.deepcopy(model)
     mesh = init_device_mesh("cpu", (place.world_size,))
     if way == "pipeline":
+        rows = len(x)
         size = LAYERS // place.world_size
         begin = size * place.rank
         stage = model[begin : begin + size]
@@ -73,15 +74,17 @@ def count(way: str, model: nn.Sequential, x: Tensor, place: Place) -> dict:
                 fully_shard(block, mesh=mesh)
         if way == "tensor":  # every rank has all rows, as inside a larger model
             own = x.clone().requires_grad_()
+            rows = len(own)
         else:
             fully_shard(model, mesh=mesh)
             own = x.chunk(place.world_size)[place.rank]
+            rows = len(own) * place.world_size
         with Collectives() as seen:
             output = model(own)
             loss = output.square().mean()
             loss.backward()
     sent = on_wires(seen.calls)
-    return {"totals": seen.totals(), "bytes": sent}
+    return {"totals": seen.totals(), "bytes": sent, "rows": rows}
 
 
 @record

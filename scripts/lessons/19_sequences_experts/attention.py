@@ -17,16 +17,10 @@ from counter import Collectives
 from devices import Place, here, report, start
 from parts import LAYOUTS
 from ringattention import Ring
+from yardstick import apart
 
 HEADS = 2
 SIZE = 32  # numbers in the query, key or value of one head
-
-
-def difference(mine: Tensor, wanted: Tensor) -> float:
-    """The largest difference, relative to the largest number that is wanted."""
-    largest_gap = (mine - wanted).abs().max()
-    relative_gap = largest_gap / wanted.abs().max()
-    return relative_gap.item()
 
 
 def leaf(tensor: Tensor) -> Tensor:
@@ -74,7 +68,8 @@ def compare(layout: Callable, tensors: dict[str, Tensor], place: Place) -> dict:
     gaps = {}
     for name, own in results(out, inputs).items():
         same_rows = cut(wanted[name])
-        gaps[name] = difference(own, same_rows)
+        other_chunk = same_rows.flip(0)
+        gaps[name] = apart(own, same_rows, other_chunk)
     return {
         "difference": gaps,
         "chunks": mine,

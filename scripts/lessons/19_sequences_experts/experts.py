@@ -15,17 +15,17 @@ from torch.nn.parallel import DistributedDataParallel
 from counter import Collectives
 from devices import Place, here, report, start
 from mixture import Dense, Mixture
+from yardstick import apart, farthest
 
 WIDTH = 32
 EXPERTS = 4
 TOKENS = 64  # of each rank
 
 
-def difference(mine: Tensor, wanted: Tensor) -> float:
-    """The largest difference, relative to the largest number that is wanted."""
-    largest_gap = (mine - wanted).abs().max()
-    relative_gap = largest_gap / wanted.abs().max()
-    return relative_gap.item()
+def gap(mine: Tensor, wanted: Tensor) -> float:
+    """How far they are apart, beside what belongs to other tokens or experts."""
+    others = wanted.flip(0)
+    return apart(mine, wanted, others)
 
 
 def flat_gradients(module: nn.Module) -> Tensor:
@@ -76,13 +76,13 @@ def compare(top: int, place: Place) -> dict:
     right_router = whole.router.weight.grad
     return {
         "difference": {
-            "out": difference(out.detach(), wanted[rows].detach()),
-            "dx": difference(x.grad, all_x.grad[rows]),
-            "dexperts": difference(experts, right_experts),
-            "drouter": difference(all_routers, right_router),
+            "out": gap(out, wanted[rows]),
+            "dx": gap(x.grad, all_x.grad[rows]),
+            "dexperts": gap(experts, right_experts),
+            "drouter": gap(all_routers, right_router),
         },
-        "averaged": difference(averaged, right_experts),
-        "alone": difference(router, right_router),
+        "averaged": farthest(averaged, right_experts),
+        "alone": farthest(router, right_router),
         "counts": model.counts.tolist(),
         "rows": model.rows,
         "calls": seen.totals(),

@@ -17,6 +17,7 @@ from crossings import Exchange
 from devices import here, report, start
 from parts import contiguous
 from ringattention import Ring
+from yardstick import apart
 
 HEADS = 4
 SIZE = 16  # numbers in the query, key or value of one head
@@ -83,8 +84,8 @@ def main() -> None:
         gaps = []
         for mine, all_rows in zip(results(out, parts), wanted, strict=True):
             rows = all_rows.chunk(place.world_size, 1)[place.rank]
-            gap = (mine - rows).abs().max() / rows.abs().max()
-            gaps.append(gap.item())
+            other_heads = rows.flip(0)
+            gaps.append(apart(mine, rows, other_heads))
         runs[name] = {
             "difference": gaps,
             "forward": forward.totals(),

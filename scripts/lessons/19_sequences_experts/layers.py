@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from yardstick import apart
+
 HEADS = 4
 Weights = list[dict[str, Tensor]]  # of each layer: q, k, v, o, up, down
 
@@ -118,13 +120,13 @@ def gradients(layers: Weights) -> Weights:
     return all_layers
 
 
+def matrices(layers: Weights) -> list[Tensor]:
+    """Those of all layers, one behind the other."""
+    return [matrix for layer in layers for matrix in layer.values()]
+
+
 def gap(mine: Weights, wanted: Weights) -> float:
-    """The largest difference, relative to the largest number of the matrix that is wanted."""
-    gaps = []
-    for layer, wanted_layer in zip(mine, wanted, strict=True):
-        for name, matrix in layer.items():
-            right = wanted_layer[name]
-            difference = (matrix - right).abs().max()
-            gaps.append(difference / right.abs().max())
-    largest = torch.stack(gaps).max()
-    return largest.item()
+    """How far they are apart, the worst matrix's, beside columns in the wrong order."""
+    right = matrices(wanted)
+    wrong = [matrix.flip(-1) for matrix in right]
+    return apart(matrices(mine), right, wrong)

@@ -96,7 +96,7 @@ def spread(workers: list[str], matrix: Tensor, vector: Tensor) -> Tensor:
 
 @record
 def main() -> None:
-    place = here()
+    place = here(gpus=0)
     join(place)
     workers = [f"worker{rank}" for rank in range(place.world_size)]
     told = {"who": who()}

@@ -20,6 +20,7 @@ from torch.optim import SGD
 
 from devices import Place, here, keep_group, report, start
 from workers import join
+from yardstick import apart
 
 LR = 0.1
 STEPS = 20
@@ -102,13 +103,6 @@ def alone(trainers: int) -> tuple[Tensor, Tensor]:
     return table_weight, head_weight
 
 
-def gap(own: Tensor, right: Tensor) -> float:
-    """The largest difference, as a share of the largest right number."""
-    difference = (own - right).abs().max()
-    largest = right.abs().max()
-    return (difference / largest).item()
-
-
 @record
 def main() -> None:
     place = here(gpus=0)  # CUDA tensors and dist autograd do not go together
@@ -125,9 +119,9 @@ def main() -> None:
         own_head, told = train(place, trainer, group)
         dist.barrier(group)
         right_table, right_head = alone(len(ranks))
-        told["head gap"] = gap(own_head, right_head)
+        told["head gap"] = apart(own_head, right_head, head().weight)
         own_table = rpc.rpc_sync("worker0", table_weights)
-        told["table gap"] = gap(own_table, right_table)
+        told["table gap"] = apart(own_table, right_table, right_table.flip(0))
     report("hybrid", place, **told)
     rpc.shutdown()
     dist.destroy_process_group()

@@ -38,7 +38,7 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=30)
     args = parser.parse_args()
-    place = here()
+    place = here(gpus=0)
     join(place)
     told = {}
     if place.rank == 0:

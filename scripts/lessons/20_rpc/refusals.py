@@ -48,7 +48,7 @@ def outcome(call: Callable[[], object]) -> dict:
 
 @record
 def main() -> None:
-    place = here()
+    place = here(gpus=0)
     join(place)
     if place.rank == 0:
         last = f"worker{place.world_size - 1}"

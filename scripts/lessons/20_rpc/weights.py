@@ -71,11 +71,14 @@ class Server:
             server.pushes.append((trainer, server.version - version))
             server.waiting[trainer] = gradients
             answer = server.answer
-            if len(server.waiting) == server.trainers:
+            complete = len(server.waiting) == server.trainers
+            if complete:
                 columns = zip(*server.waiting.values(), strict=True)
                 means = [sum(column) / server.trainers for column in columns]
                 server.update(means)
                 server.waiting = {}
                 server.answer = Future()
-                answer.set_result(server.weights())
+                weights = server.weights()
+        if complete:
+            answer.set_result(weights)  # without the lock: who waits for it may run in this thread
         return answer

@@ -15,6 +15,7 @@ from torch.nn.utils import parameters_to_vector
 
 from devices import here, keep_group, report, start
 from ownbackends import on_cpu, register
+from yardstick import apart
 
 LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 STEPS = 20
@@ -112,18 +113,17 @@ def compare(gloo: dist.ProcessGroup, ours: dist.ProcessGroup, rank: int) -> dict
     average = own.clone()
     mean(average, ours)
 
-    halves = {"gloo": torch.equal(gloo_sum, gloo_halves)}
-    halves["ours"] = torch.equal(our_sum, our_halves)
-    gap = (our_weights - gloo_weights).abs().max()
-    error = (average - our_sum / ranks).abs().max()
+    untrained = parameters_to_vector(network().parameters())
+    in_reverse = our_sum.flip(0)
+    halves = {"gloo": apart(gloo_halves, gloo_sum, in_reverse) == 0}
+    halves["ours"] = apart(our_halves, our_sum, in_reverse) == 0
     return {
-        "alone": torch.equal(our_weights, train_alone(ranks)),
-        "gap": gap.item(),
+        "alone": apart(our_weights, train_alone(ranks), untrained) == 0,
+        "gap": apart(our_weights, gloo_weights, untrained),
         "halves": halves,
         "parts": [part[SAMPLE].tolist() for part in parts],
         "sums": {"gloo": gloo_sum[SAMPLE].tolist(), "ours": our_sum[SAMPLE].tolist()},
-        "largest": gloo_weights.abs().max().item(),
-        "mean": error.item(),
+        "mean": apart(average, our_sum / ranks, in_reverse),
     }
 
 

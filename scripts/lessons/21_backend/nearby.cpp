@@ -60,8 +60,11 @@ class Nearby : public c10d::Backend {
         AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "nearby", [&] {
           lanes.share(call, bytes, deadline, [&](auto* chunks, size_t at, size_t count) {
             auto* out = reinterpret_cast<scalar_t*>(bytes + at);
-            auto* parts = reinterpret_cast<const scalar_t* const*>(chunks);
-            fold(out, parts, size_, count / sizeof(scalar_t), Sum());
+            std::vector<const scalar_t*> parts;
+            for (int rank = 0; rank < size_; rank++) {
+              parts.push_back(reinterpret_cast<const scalar_t*>(chunks[rank]));
+            }
+            fold(out, parts.data(), size_, count / sizeof(scalar_t), Sum());
           });
         });
       });
@@ -85,6 +88,7 @@ class Nearby : public c10d::Backend {
     TORCH_CHECK(outputs[0].size() == size_t(size_), "nearby gathers one tensor from each rank");
     for (const at::Tensor& output : outputs[0]) {
       TORCH_CHECK(output.nbytes() == inputs[0].nbytes(), "nearby gathers tensors of one size");
+      bytes_of(output);  // refuses it now: later, chunks would be in the lanes already
     }
     together(OpType::ALLGATHER, inputs[0], [&](const Call& call, char* bytes, auto deadline) {
       lanes.share(call, bytes, deadline, [&](auto* chunks, size_t at, size_t count) {

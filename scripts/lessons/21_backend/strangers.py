@@ -44,6 +44,8 @@ def as_another_user(address: str) -> str:
     child = os.fork()
     if child == 0:
         try:
+            os.setgroups([])  # groups first: only root may change them
+            os.setgid(NOBODY)
             os.setuid(NOBODY)
             reply = join(address)
         except OSError as error:  # as in a container that has no such user

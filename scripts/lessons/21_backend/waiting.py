@@ -1,11 +1,11 @@
-"""Three ways to wait, quiet and with a busy third process; and a counter that rises too early.
+"""Three ways to wait, on two cores and on one; and a counter that rises too early.
 
 Run:  python waiting.py
       torchrun --standalone --nproc-per-node=2 waiting.py --rounds 40
 """
 
-import subprocess
-import sys
+import math
+import os
 from argparse import ArgumentParser
 from datetime import timedelta
 from functools import partial
@@ -21,7 +21,6 @@ from stopwatch import in_turns, slowest
 LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 WAYS = ["spin", "spin, sleep", "spin, yield, sleep"]
 SIZE = 250_000  # float32 numbers: 1 MB
-BUSY = "while True: pass"
 
 
 def measure(groups: dict, rounds: int, place: Place) -> dict[str, list[float]]:
@@ -68,15 +67,11 @@ def main() -> None:
         groups[way] = dist.new_group(backend=backend, timeout=LIMIT)
     hasty = groups.pop("hasty")
 
-    times = {"alone": measure(groups, args.rounds, place)}
-    busy = []
-    if place.rank == 0:
-        command = [sys.executable, "-c", BUSY]
-        busy = [subprocess.Popen(command)]
-    times["beside a busy process"] = measure(groups, args.rounds, place)
-    for process in busy:
-        process.kill()
-        process.wait()
+    times = {"any core": measure(groups, args.rounds, place)}
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # the same one for all ranks
+    times["both on one core"] = measure(groups, math.ceil(args.rounds / 4), place)
+    os.sched_setaffinity(0, cores)
 
     wrong = {
         "bytes, then counter": wrong_sums(groups[WAYS[-1]], args.rounds, place),
@@ -84,7 +79,7 @@ def main() -> None:
     }
     if place.rank == 0:
         when = ", ".join(times)
-        print(f"{args.rounds} rounds of each way to wait, {when}")
+        print(f"up to {args.rounds} rounds of each way to wait: {when}")
     ours = "gloo" if backend == "gloo" else "nearby"
     report("waiting", place, ours=ours, times=times, wrong=wrong)
     dist.destroy_process_group()

@@ -46,6 +46,8 @@ inline void breathe() {
 #endif
 }
 
+static_assert(std::atomic<uint32_t>::is_always_lock_free, "processes cannot share a lock in it");
+
 // A number in shared memory that only rises. It has two cache lines to itself (alignas): if two
 // counters shared one, raising one of them would slow down who is looking at the other.
 struct alignas(128) Counter {

@@ -24,8 +24,9 @@ from torch.nn.utils import parameters_to_vector
 
 from devices import Place, here, report, start
 from fetch import has
-from ground import Witness
+from ground import Witness, network
 from keptruns import KEPT
+from yardstick import apart
 
 # Way → the package that it needs, and the settings that are part of its name.
 STAGES = {"stage3_param_persistence_threshold": 0}  # or ZeRO-3 keeps small ones whole, too
@@ -127,13 +128,12 @@ def main() -> None:
                 runs[way] = {"refused": first_line[:80], "steps": 0}
         order.reverse()  # so that none always comes first
 
+    plain = tensors["plain"][0].clone()
+    untrained = parameters_to_vector(network(Witness()).parameters())
     for way in args.ways:
         if way in tensors:
-            weights = tensors[way][0]
-            plain = tensors["plain"][0]
-            gap = (weights - plain).abs().max()
-            runs[way] |= {"same": torch.equal(weights, plain), "gap": gap.item()}
-            runs[way]["microseconds"] = times[way]
+            gap = apart(tensors[way][0], plain, wrong=untrained)
+            runs[way] |= {"same": gap == 0.0, "gap": gap, "microseconds": times[way]}
         elif way not in runs:
             runs[way] = kept_run(way, more, place.rank)
         if place.rank == 0:

@@ -47,7 +47,7 @@ def measured(package: str) -> dict[str, float]:
 @record
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     place = here()
     logging.disable(logging.WARNING)

@@ -39,10 +39,10 @@ def rounds(seconds: list[float], modules: int) -> list[dict]:
 KEPT = {
     "defaults": {
         "accelerate": kept(ddp=DDP),
-        "lightning": kept(first=SHUFFLED, ddp=DDP, moved=0.1342108, gap=0.3467834),
-        "zero1": kept(momentum=42502, moved=0.0999999, gap=0.2416084),
-        "zero2": kept(momentum=42502, moved=0.0999999, gap=0.2416084),
-        "zero3": kept(weights=42501, momentum=42501, moved=0.0, gap=0.2416084),
+        "lightning": kept(first=SHUFFLED, ddp=DDP, moved=0.1342108, gap=0.6216000),
+        "zero1": kept(momentum=42502, moved=0.0999999, gap=0.4330768),
+        "zero2": kept(momentum=42502, moved=0.0999999, gap=0.4330768),
+        "zero3": kept(weights=42501, momentum=42501, moved=0.0, gap=0.4330768),
     },
     "switched": {
         "accelerate": kept(ddp=DDP),

@@ -12,7 +12,7 @@ from itertools import chain
 
 HEAD = 4096  # bytes at most before the empty line
 BODY = 65536  # bytes of JSON at most; a picture has about 15,000
-SECONDS = 2.0  # for one request, the wait for it and our answer included
+SECONDS = 2.0  # until a request begins, and then again for all of it, our answer included
 OPEN = 128  # connections at most
 HOSTS = ("127.0.0.1", "localhost")  # what we may be called; a web page could use another name
 
@@ -20,13 +20,10 @@ HOSTS = ("127.0.0.1", "localhost")  # what we may be called; a web page could us
 class Refused(Exception):
     """A status of HTTP, and a sentence for the one who asked."""
 
-    @property
-    def status(self) -> int:
-        return self.args[0]
-
-    @property
-    def reason(self) -> str:
-        return self.args[1]
+    def __init__(self, status: int, reason: str):
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason
 
 
 def picture(body: bytes) -> list[int]:
@@ -58,11 +55,11 @@ def headers_of(head: bytes) -> tuple[str, str, dict[str, str]]:
     return method, path, headers
 
 
-async def arrive(reader: asyncio.StreamReader) -> bytes:
-    """The body of the next request; Refused if it is not one for us."""
+async def arrive(first: bytes, reader: asyncio.StreamReader) -> bytes:
+    """The body of the request that begins with `first`; Refused if it is not one for us."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
-        method, path, headers = headers_of(head)
+        method, path, headers = headers_of(first + head)
     except asyncio.LimitOverrunError:
         raise Refused(431, f"more than {HEAD} bytes of headers") from None
     except ValueError:
@@ -110,16 +107,12 @@ class Door:
         self.ending = False  # True: the next answer on each connection is its last
         self.statuses: Counter = Counter()  # how often each was given
 
-    async def request(self, reader: asyncio.StreamReader) -> dict:
-        """The answer to the next request."""
-        return await self.answer(picture(await arrive(reader)))
-
-    async def turn(self, reader: asyncio.StreamReader, crowded: bool) -> tuple[int, dict]:
-        """Status and answer of the next request, whatever it is."""
+    async def turn(self, first: bytes, reader: asyncio.StreamReader) -> tuple[int, dict]:
+        """Status and answer of the request that begins with `first`, whatever it is."""
         try:
-            if crowded:
-                raise Refused(503, "too many connections")
-            return 200, await asyncio.wait_for(self.request(reader), SECONDS)
+            async with asyncio.timeout(SECONDS):
+                numbers = picture(await arrive(first, reader))
+                return 200, await self.answer(numbers)
         except Refused as refused:
             return refused.status, {"error": refused.reason}
         except TimeoutError:
@@ -133,7 +126,12 @@ class Door:
         try:
             with suppress(asyncio.IncompleteReadError, OSError):  # the other side has gone
                 while more:
-                    status, answer = await self.turn(reader, crowded)
+                    turn = (503, {"error": "too many connections"})
+                    if not crowded:
+                        # Without a request no answer: it would be taken for that to the next one.
+                        first = await asyncio.wait_for(reader.readexactly(1), SECONDS)
+                        turn = await self.turn(first, reader)
+                    status, answer = turn
                     more = status == 200 and not self.ending
                     self.statuses[status] += 1
                     writer.write(reply(status, answer, more))

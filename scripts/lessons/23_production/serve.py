@@ -69,12 +69,15 @@ class Server:
         thread = ThreadPoolExecutor(1)
         loop = asyncio.get_running_loop()
         while True:
-            batch = await self.collect()
+            collected = await self.collect()
+            batch = [pair for pair in collected if not pair[1].done()]  # some may have gone by now
+            if not batch:
+                continue
             numbers = [picture for picture, _ in batch]
             rows, model_ms = await loop.run_in_executor(thread, self.compute, numbers)
             self.batches[len(batch)] += 1
             for (_, answer), row in zip(batch, rows, strict=True):
-                if not answer.done():  # whoever asked may have gone by now
+                if not answer.done():
                     answer.set_result((row, len(batch), model_ms))
 
     async def answer(self, numbers: list[int]) -> dict:
@@ -101,6 +104,7 @@ async def serve(server: Server, place: Place) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     facts = {"pid": os.getpid(), "port": port, "source": find_spec("model") is not None}
+    facts |= {"batch": args.batch, "patience": args.patience}
     report("serve", place, **facts)
     while not ended.is_set() and psutil.pid_exists(args.owner) and not work.done():
         with suppress(TimeoutError):

@@ -45,7 +45,7 @@ def main() -> None:
     add("--validation", action="store_true", help="leave the test pictures alone")
     add("--points", type=int, default=1, help="tests during a training")
     add("--train-size", type=int, help="use only the first so many pictures")
-    add("--settle", type=float, default=0, help="seconds of a training ahead, which is not counted")
+    add("--settle", type=float, default=0, help="seconds of each way ahead, which do not count")
     add("--cold", action="store_true", help="the seconds begin with the process")
     add("--lines", type=Path, help="add a line of JSON here after each training")
     args = parser.parse_args()
@@ -55,10 +55,10 @@ def main() -> None:
 
     train_set, test_set = split(args.train_size, args.validation)
     if args.settle:
-        first_way = ways[args.ways[0]]
-        sprint = Sprint(first_way, train_set, place)
-        clock = Clock(args.settle, place)
-        sprint.run(clock, test_set, points=1)
+        for way in ways.values():  # each may load kernels of its own
+            sprint = Sprint(way, train_set, place)
+            clock = Clock(args.settle, place)
+            sprint.run(clock, test_set, points=1)
     runs = []
     for text, way in ways.items():
         sprint = Sprint(way, train_set, place)

@@ -1,11 +1,13 @@
 """Compare the times of several ways of doing one thing, so that chance and order decide as little
 as possible.
 
-`from stopwatch import in_turns, seconds, slowest`
+`from stopwatch import in_turns, seconds, slowest, verdict`
 """
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -53,3 +55,32 @@ def in_turns(
                 times[name].append(took)
         order.reverse()
     return times
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
+    """Where the true median is, nine times in ten or more; None for fewer than five rounds.
+
+    If two ways are equally fast, each round is a toss of a coin. So leave out as many of the
+    smallest ratios, and of the largest, as coins allow (the sign test).
+    """
+    ordered = sorted(ratios)
+    rounds = len(ordered)
+    rare = 0.1 * 2**rounds / 2  # of all rows of heads and tails, at either end
+    heads, rows = 0, 1
+    while rows <= rare:
+        heads += 1
+        rows += math.comb(rounds, heads)
+    return (ordered[heads - 1], ordered[-heads]) if heads else None
+
+
+def verdict(own: Sequence[float], other: Sequence[float]) -> str:
+    """How long one way takes beside another, from the seconds of both in the same rounds, in words:
+    "0.83 of the time (0.81 – 0.86): faster", "slower", or "no clear difference".
+    """
+    ratios = [a / b for a, b in zip(own, other, strict=True)]
+    within = interval(ratios)
+    if within is None:
+        return f"{median(ratios):.2f} of the time: too few rounds to tell"
+    low, high = within
+    word = "faster" if high < 1 else "slower" if low > 1 else "no clear difference"
+    return f"{median(ratios):.2f} of the time ({low:.2f} – {high:.2f}): {word}"

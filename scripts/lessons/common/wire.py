@@ -79,6 +79,11 @@ def network(place: Place, width: int = 512, depth: int = 8) -> nn.Sequential:
     return nn.Sequential(*layers[:-1]).to(place.device)
 
 
+def gradients(model: nn.Module) -> list[Tensor]:
+    """Of all parameters. They tell more than weights, which hardly move in a few steps."""
+    return [parameter.grad for parameter in model.parameters()]
+
+
 class Training:
     """A network under DDP, which sends buckets of `mb` MiB over a wire; one step at a time."""
 
@@ -133,15 +138,11 @@ def main() -> None:
     seconds = in_turns(steps, args.rounds, place.device, settle=2, before=dist.barrier)
 
     traces = {}
-    weights = []
     for mb, training in trainings.items():
         traces[mb] = training.traces[-args.rounds :]
-        weights.append(nn.utils.parameters_to_vector(training.ddp_model.parameters()))
         if place.rank == 0:
             print(f"buckets of {mb} MiB: {1000 * median(seconds[mb]):.0f} ms a step")
-    gaps = [(own - weights[0]).abs().max() for own in weights]
-    gap = max(gaps).item()
-    report("wire", place, traces=traces, gap=gap)
+    report("wire", place, traces=traces)
     dist.destroy_process_group()
 
 

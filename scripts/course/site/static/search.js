@@ -40,7 +40,7 @@
     const made = document.createDocumentFragment();
     const escaped = [...words]
       .sort((a, b) => b.length - a.length)
-      .map((word) => `${/^[a-z\d]/.test(word) ? "(?<![a-z\\d])" : ""}${word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}`);
+      .map((word) => `${/^[a-z\d]/.test(word) ? "(?<![a-z\\d])" : ""}${word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}${/^[a-z\d]{1,3}$/.test(word) ? "(?![a-z\\d])" : ""}`);
     let at = 0;
     for (const piece of finder.plain(text).split(new RegExp(`(${escaped.join("|")})`, "gi"))) {
       const written = text.slice(at, at + piece.length);
@@ -58,7 +58,8 @@
   function excerpt(section, words, language) {
     const order = language === "zh" ? ["zh", "en", "code"] : FIELDS;
     const searched = Object.fromEntries(order.map((name) => [name, finder.plain(section[name] || "").toLowerCase()]));
-    for (const word of [...words, ""]) {
+    // A page of an error begins with its cause: that is what to read.
+    for (const word of section.texts ? [""] : [...words, ""]) {
       for (const name of order) {
         const at = searched[name].indexOf(word);
         const text = section[name] || "";
