@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from conftest import find_browser
 from deck import COUNT, DECK, LANGUAGES, RING, SCREEN, SOURCE, STEPS, open_deck, press
 from playwright.sync_api import Browser, BrowserContext
 
@@ -50,13 +49,13 @@ def check(pdf: Path | bytes, language: str) -> None:
 
 @pytest.mark.parametrize(("slide", "language"), [(1, "both"), (RING, "en"), (COUNT, "zh")])
 def test_chromium_prints_the_deck_with_nobody_at_the_keys(
-    tmp_path: Path, slide: int, language: str
+    tmp_path: Path, chromium: str, slide: int, language: str
 ):
     """At once, in the first moment of the open slide's appearance."""
     pdf = tmp_path / "deck.pdf"
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     address = f"{DECK.as_uri()}?language={language}#/{slide}"
-    command = [find_browser(), *options, f"--user-data-dir={tmp_path}", f"--print-to-pdf={pdf}"]
+    command = [chromium, *options, f"--user-data-dir={tmp_path}", f"--print-to-pdf={pdf}"]
     subprocess.run([*command, address], check=True, capture_output=True, timeout=120)
     check(pdf, language)
 
