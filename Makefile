@@ -4,6 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 LESSONS ?=
 LESSON ?=
+# Many systems have an environment variable LANGUAGE, which means another thing.
+ifneq ($(origin LANGUAGE),command line)
+LANGUAGE :=
+endif
 CONSTRAINTS ?= constraints.txt
 # Campaigns that have a command of their own.
 ALONE := campaigns/test_mutants campaigns/test_launch_faults tools/kaggle/test_kaggle
@@ -84,6 +88,12 @@ programs: .venv/build  ## the programs of one lesson, solved, into build/: LESSO
 build: .venv/build  ## make the notebooks from notebooks/src and scripts/lessons
 	$(BIN)/python -m course.build
 
+workshop: .venv/build  ## the class notebook and its solved twin in one language, into build/: LANGUAGE=zh
+	$(BIN)/python -m course.build --workshop "$(LANGUAGE)"
+
+key: .venv/build  ## the answers to the homework of both semesters, for teachers: build/key.html
+	@$(BIN)/python -m course.build --key
+
 outputs: build .venv/run  ## run lessons and solutions one by one (they measure speed), and keep what they printed and drew
 	$(BIN)/python -m course.run.notebooks --outputs --jobs 1 $(or $(LESSONS),"" solutions/)
 	$(BIN)/python -m course.build  # the lessons' minutes count what their launches took
@@ -92,8 +102,8 @@ address: .venv/build  ## say where the course is, for badges, slides and handout
 	@$(BIN)/python -m course.kaggle.address --repository "$(REPO)" --owner "$(OWNER)"
 	$(BIN)/python -m course.build
 
-kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"
-	$(BIN)/python -m course.kaggle --owner "$(OWNER)" $(ALL) $(LESSONS)
+kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"; LANGUAGE=zh
+	$(BIN)/python -m course.kaggle --owner "$(OWNER)" --language "$(LANGUAGE)" $(ALL) $(LESSONS)
 
 grade: .venv/run  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
 	$(BIN)/python -m course.grade "$(DIR)" $(OPTIONS)
@@ -155,4 +165,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build outputs address kaggle grade lab
+.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build workshop key outputs address kaggle grade lab

@@ -1,4 +1,6 @@
-"""Which language a text is in; and that a cell says all twice, in Chinese as Taiwan writes it."""
+"""Which language a text is in; that a cell says all twice, in Chinese as Taiwan writes it; and what
+of it is left for a class that reads only one.
+"""
 
 import re
 from functools import cache
@@ -73,6 +75,11 @@ def check_words(prose: str, start: str) -> str | None:
     return None
 
 
+def spread(text: str) -> str:
+    """A text with an empty line above and below each heading, as other blocks have."""
+    return re.sub(r"^(#+ .*)$", r"\n\1\n", text, flags=re.MULTILINE)
+
+
 def both(block: str) -> bool:
     """Whether a block gives both languages by itself: a heading, or a table."""
     return block.lstrip().startswith(("#", "|"))
@@ -85,7 +92,7 @@ def check_languages(text: str) -> str | None:
     The items of one list are one block, however far apart they stand.
     """
     text = re.sub(r"^>[> ]*", "", FENCED.sub("", text), flags=re.MULTILINE)
-    text = re.sub(r"^(#+ .*)$", r"\n\1\n", text, flags=re.MULTILINE)
+    text = spread(text)
     last = "中文"
     last_is_list = False
     for block in re.split(r"\n\s*\n", text):
@@ -110,3 +117,45 @@ def check_languages(text: str) -> str | None:
         last = language
         last_is_list = is_list
     return "the last English paragraph lacks its 中文." if last == "English" else None
+
+
+# ---- one of the two
+
+
+CODES = ("en", "zh")
+CODE = re.compile(f"{FENCED.pattern}|`[^`]*`", FENCED.flags)  # and pictures
+ASIDE = re.compile(r"\0(\d+)\0")  # stands for one of them
+SEAM = re.compile(r"(\A#{1,6} | ?(?<!\\)\| ?)")  # ahead of a heading, and between cells of a table
+
+
+def tongue(piece: str) -> bool | None:
+    """Whether a piece of a heading or a table is Chinese, which one character shows."""
+    prose = INLINE.sub(" ", piece)
+    return None if is_chinese(prose) is None else bool(CJK.search(prose))
+
+
+def part(text: str, chinese: bool) -> str:
+    """`06 · Half batches · 一半的批次` in one language; what is in neither stays."""
+    pieces = text.split(" · ")
+    if chinese not in map(tongue, pieces):
+        return text
+    return " · ".join(piece for piece in pieces if tongue(piece) in (None, chinese))
+
+
+def in_one(text: str, code: str) -> str:
+    """A Markdown cell that says all twice, in one language; code and pictures stay."""
+    chinese = code == "zh"
+    aside: list[str] = []
+
+    def lay_aside(match: re.Match) -> str:
+        aside.append(match[0])
+        return f"\0{len(aside) - 1}\0"
+
+    blocks = []
+    for block in re.split(r"\n[>\s]*\n", spread(CODE.sub(lay_aside, text)).strip()):
+        if both(block):
+            rows = [SEAM.split(line) for line in block.splitlines()]
+            blocks.append("\n".join("".join(part(cell, chinese) for cell in row) for row in rows))
+        elif is_chinese(INLINE.sub(" ", block)) in (None, chinese):
+            blocks.append(block)
+    return ASIDE.sub(lambda match: aside[int(match[1])], "\n\n".join(blocks))

@@ -3,6 +3,7 @@
 import base64
 import functools
 import io
+import re
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -15,10 +16,12 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 from course import same
+from course.languages import in_one
 from course.lesson import WRITE, Lesson, about, demand, file_of, files_of, tags
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 COLOURS = 64
+BADGES = re.compile(r"^\[!\[Open in .*\n\n", re.MULTILINE)
 
 
 def fingerprint(cells: list[NotebookNode]) -> str:
@@ -34,6 +37,15 @@ def notebook(lesson: Lesson, generated_from: str, course: dict) -> NotebookNode:
     course = course | {"generated_from": generated_from}
     metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}, "course": course}
     return new_notebook(cells=plain, metadata=metadata)
+
+
+def in_language(notebook: NotebookNode, code: str) -> None:
+    """Leave each Markdown cell in one language. Its badges go: they open the notebook in both."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = BADGES.sub("", in_one(cell.source, code))
+    notebook.metadata.course["language"] = code
+    seal(notebook)
 
 
 def seal(notebook: NotebookNode) -> None:

@@ -37,6 +37,12 @@ def find_browser() -> str:
     return debian.needed(installed_browser, PACKAGES, "browser to open the deck in")
 
 
+@pytest.fixture
+def chromium() -> str:
+    """The path of the browser, for a command that no test drives."""
+    return find_browser()
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright

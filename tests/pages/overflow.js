@@ -1,15 +1,18 @@
-// Boxes of a slide that stand outside of it or behind the buttons, and texts larger than their box.
+// Boxes of a slide that stand in its margins or behind the buttons, and texts larger than their box.
 (slide) => {
     const box = slide.getBoundingClientRect();
     const bar = document.querySelector("nav").getBoundingClientRect();
     const phone = innerWidth < 700;
-    const floor = phone ? box.bottom - bar.height : box.bottom;
+    const margin = getComputedStyle(slide);
+    const floor = box.bottom - (phone ? bar.height : parseFloat(margin.paddingBottom) - 1);
+    const rightEdge = box.right - parseFloat(margin.paddingRight);
+    const leftEdge = box.left + parseFloat(margin.paddingLeft);
     const wide = document.documentElement.scrollWidth > innerWidth;
     const problems = wide ? ["the page is too wide"] : [];
     for (const e of slide.querySelectorAll(":not(.art, .art *)")) {
         if (!e.checkVisibility() || e.closest(".notes")) continue;
         const { left, right, top, bottom } = e.getBoundingClientRect();
-        const aside = left < box.left - 1 || right > box.right + 1;
+        const aside = left < leftEdge - 1 || right > rightEdge + 1;
         const out = aside || top < box.top || bottom > floor;
         const text = e.innerText && !e.children.length;
         const covered = !phone && text && right > bar.left && bottom > bar.top;

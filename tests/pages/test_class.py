@@ -1,5 +1,6 @@
 """The teacher's pages: the run sheet agrees with the deck, the workshop notebook and its run."""
 
+import ast
 import json
 import re
 import subprocess
@@ -208,6 +209,49 @@ def test_both_languages_state_the_same_conditions() -> None:
     assert len(boxes) == DAY_BEFORE.count("- [ ]") == 9
     for english, chinese in [*pairs, *boxes]:
         assert facts(english) == facts(chinese), english
+
+
+def told(text: str) -> bool:
+    """Whether the run sheet has a row for a text that the notebook prints."""
+    rows = re.findall(r"^\| `([^`]+)` \|", SHEET, re.MULTILINE)
+    return any(row.removesuffix(" …") == text.strip().removesuffix(":") for row in rows)
+
+
+def test_the_run_sheet_says_in_chinese_what_each_check_prints() -> None:
+    """A check's texts are whole strings in its cell; three follow `✗ not yet:` as another."""
+    said = [f"✗ not yet: {name}" for name in ("sampler", "wrapper", "set_epoch")]
+    for cell in Lesson.of(WORKSHOP).code:
+        if cell.files or cell.source.startswith(("!", "#")):
+            continue
+        for node in ast.walk(ast.parse(cell.source)):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and text.startswith("✗ not yet:") and text[10:].strip():
+                said.append(text)
+        if "def missing" in cell.source:
+            tree = ast.parse(cell.source)
+            returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+            parts = [part for each in returned for part in ast.walk(each)]
+            texts = [part.value for part in parts if isinstance(part, ast.Constant)]
+            said += [f"✗ not yet: {text}" for text in texts if text]
+    assert len(said) > 8
+    assert [text for text in said if not told(text)] == []
+
+
+@pytest.mark.torch
+def test_the_run_sheet_has_every_remedy_of_the_doctor_in_chinese() -> None:
+    import doctor
+
+    nothing = dict.fromkeys(("torch", "python"), "2.0") | dict.fromkeys(
+        ("torchvision", "triton", "nccl"), "none"
+    )
+    nothing |= {"cores": 1, "memory": 1, "disk": 0, "pictures": "", "online": False, "kaggle": "no"}
+    remedies = set()
+    for gpus in range(3):
+        for driver in (False, True):
+            facts = {"gpus": ["a GPU"] * gpus, "adds": [False] * gpus, "driver": driver}
+            remedies |= {row.remedy for row in doctor.judge(nothing | facts) if not row.fine}
+    assert len(remedies) == 11
+    assert [remedy for remedy in remedies if not told(remedy)] == []
 
 
 @pytest.mark.parametrize("name", ["run-sheet", "day-before"])

@@ -104,34 +104,6 @@ def test_without_its_script_the_page_still_shows_all_slides(browser: Browser):
         assert open_deck(context).locator("h1:visible").count() == COUNT
 
 
-@pytest.mark.parametrize("keys", ["o", "e n"])
-def test_print_gives_a_page_to_each_slide_and_step(page: Page, keys: str):
-    for key in keys.split():
-        page.keyboard.press(key)
-    pdf = page.pdf(prefer_css_page_size=True, print_background=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == COUNT + STEPS
-    # 1280 × 720 at 96 to the inch.
-    assert set(re.findall(rb"/MediaBox\s*\[([^\]]*)\]", pdf)) == {b"0 0 960 540"}
-
-
-def test_paper_shows_every_step_of_the_ring(context: BrowserContext):
-    page = open_deck(context, slide=RING)
-    press(page, "ArrowRight ArrowRight")
-    page.emulate_media(media="print")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    steps = page.locator("section.ring .captions > :visible .value")
-    assert steps.all_inner_texts() == [f"{step} / 4" for step in range(5)]
-    sums = page.locator("section.ring").evaluate_all(
-        "rings => rings.map(ring => ring.querySelectorAll('text.sum').length)"
-    )
-    assert sums == [0, 0, 3, 6, 9]
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    page.emulate_media(media="screen")
-    assert page.locator("section").count() == COUNT
-    assert page.locator(".captions .value:visible").inner_text() == "2 / 4"
-    assert page.locator("section:visible").count() == 1
-
-
 def test_a_screen_higher_than_16_to_9_is_written_larger(page: Page):
     size = "text => parseFloat(getComputedStyle(text).fontSize)"
     text = page.locator(".rows [lang=en]").first

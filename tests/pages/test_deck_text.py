@@ -28,11 +28,13 @@ ON_SLIDES = [
     ("single.py", "optimizer.step()"),
     ("ddp.py", "torchrun --standalone --nproc-per-node=2 ddp.py"),
     ("average.py", "loss.backward()\nfor parameter in"),
+    ("first.py", "torch.cuda.set_device(device)"),
     ("first.py", 'dist.init_process_group("nccl"'),
-    ("ddp.py", "sampler = DistributedSampler("),
-    ("ddp.py", "ddp_model = DistributedDataParallel(model"),
-    ("ddp.py", "output = ddp_model(x)"),
-    ("ddp.py", "sampler.set_epoch(epoch)"),
+    ("first.py", "sampler = DistributedSampler("),
+    ("first.py", "ddp_model = DistributedDataParallel(model"),
+    ("first.py", "sampler.set_epoch(epoch)"),
+    ("first.py", "if rank == 0:\n    torch.save("),
+    ("first.py", "dist.destroy_process_group()"),
 ]
 
 
@@ -138,16 +140,24 @@ def test_hidden_code_is_found(slide: str, hidden: set[str]):
     assert hidden_code(slide) == hidden
 
 
-def test_the_last_slide_shows_the_three_parts_and_where_to_go_on():
+def test_slide_14_shows_the_seven_places_with_their_numbers():
+    slide = re.search(r'<div class="lines changes">(.*?)</section>', SOURCE, re.DOTALL)[1]
+    first = next((ROOT / "scripts" / "lessons").glob("06_*/first.py")).read_text()
+    places = re.findall(r"^ *(.*?)  # (\d)\. ", first, re.MULTILINE)
+    assert [text.partition("\n")[0] for _, text in pieces(slide)] == [code for code, _ in places]
+    for language in ("en", "zh-TW"):
+        numbers = re.findall(rf'<p lang="{language}">(\d)\. ', slide)
+        assert numbers == [number for _, number in places] == list("1234567")
+
+
+def test_the_last_slide_shows_the_three_parts_and_one_address():
     course = Course(ROOT)
     last = re.findall(r"^<section\b.*?^</section>", SOURCE, re.MULTILINE | re.DOTALL)[-1]
     for part in build_parts.parts(course):
         name = f'<span lang="en">{part.english}</span><span lang="zh-TW">{part.chinese}</span>'
         assert f"<b>{part.range}</b> {name}" in last
-    rows = re.findall(r'<p lang="en">([^<]+): <b>[^<]+</b>, (\d+) minutes</p>', last)
-    after = [door for door in build_parts.doors(course) if door.after_class]
-    assert rows == [(door.english, str(door.minutes)) for door in after]
-    assert len(rows) == 3
+    shown = last.partition('<div class="notes">')[0]
+    assert shown.count("<p") == 2 * shown.count('<p class="part">') + 3 * 3 + 1
 
 
 def test_addresses_are_those_of_the_published_notebooks():

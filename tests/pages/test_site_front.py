@@ -179,6 +179,17 @@ def test_the_sidebar_lists_the_lessons_by_part(site: Path, name: str) -> None:
         assert [(path.parent / address).resolve() for address in to] == there, part
 
 
+def test_the_answers_to_the_homework_are_not_on_the_site(site: Path) -> None:
+    written = [
+        path for path in site.rglob("*") if path.suffix in {".html", ".js", ".json", ".toml"}
+    ]
+    told = COURSE.asset("homework.toml")["task"]
+    telling = {"Answers to the homework", told[1]["english"], told[1]["chinese"]}
+    for path in written:
+        text = path.read_text()
+        assert not any(each in text for each in telling), path
+
+
 def test_everything_is_two_clicks_away(site: Path) -> None:
     solved = [f"notebooks/solutions/{path.stem}.html" for path in COURSE.sources]
     wanted = {site / name for name in [*THINGS, *solved]}

@@ -5,6 +5,8 @@ python -m course.build --check          # write nothing; exit 1 when one is not 
 python -m course.build --force          # overwrite notebooks that were edited by hand, too
 python -m course.build --inert devices.py WHY    # it was changed, and what it prints was not
 python -m course.build --programs 06    # write what lesson 06 writes, solved, into build/06_ddp
+python -m course.build --key            # the answers to the homework, for teachers
+python -m course.build --workshop zh    # the class notebook and its twin in Chinese, into build
 """
 
 import argparse
@@ -12,9 +14,11 @@ import json
 import sys
 from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 
 from course import ROOT, listed
+from course.build import key
 from course.build.lessons import check_lessons, decorate
 from course.build.pages import Errors, add_head, fill_errors, filled_page, filled_tables
 from course.build.programs import check_needs, check_programs, check_rooms
@@ -22,11 +26,13 @@ from course.build.session import check_launches
 from course.build.workshop import workshop
 from course.facts import kept
 from course.files import write
+from course.languages import CODES
 from course.lesson import WORKSHOP, BuildError, Lesson, about, demand
 from course.outputs import (
     NOTHING,
     Inert,
     as_text,
+    in_language,
     inherit,
     notebook,
     seal,
@@ -109,6 +115,31 @@ def write_programs(course: Course, number: str, folder: Path | None) -> int:
     return 0
 
 
+def write_workshop(course: Course, code: str) -> int:
+    """Write the class notebook in one language, and its solved twin with all outputs."""
+    remedy = f"the class notebook is in {' or '.join(CODES)}: `make workshop LANGUAGE={CODES[-1]}`."
+    demand(code in CODES, f"LANGUAGE={code}", remedy)
+    books = {
+        path: text for path, text in derived(course).items() if path.name == course.workshop.name
+    }
+    demand(books, course.name(course.notebooks / "src"), "no cell is tagged `workshop`: tag some.")
+    for path, text in books.items():
+        book = nbformat.reads(text, as_version=4)
+        in_language(book, code)
+        target = course.root / "build" / f"workshop-{code}" / path.relative_to(course.notebooks)
+        put(target, as_text(book).encode())
+        print(course.name(target))
+    return 0
+
+
+def write_key(course: Course) -> int:
+    """Write the answers to the homework, for teachers."""
+    target = course.root / "build" / "key.html"
+    put(target, key.page(course).encode())
+    print(f"{course.name(target)}: for teachers; no other command reads or publishes it")
+    return 0
+
+
 def waiting(course: Course, files: dict[Path, str]) -> list[Path]:
     """The notebooks that lack outputs; the class's has none on purpose."""
     books = [path for path in files if path.suffix == ".ipynb"]
@@ -152,6 +183,8 @@ def main(arguments: list[str] | None = None) -> int:
     why = "keep outputs though this program changed, or the cell of this id; the reason why"
     add("--inert", nargs=2, metavar=("NAME", "WHY"), default=NOTHING, help=why)
     add("--programs", metavar="LESSON", help="only write the programs of one lesson, as 06")
+    add("--workshop", metavar="LANGUAGE", help="only write the class notebook in zh or en")
+    add("--key", action="store_true", help="only write the answers to the homework: build/key.html")
     add("folder", nargs="?", type=Path, help="where to write them; build/06_ddp, say, without it")
     add("--root", type=Path, default=ROOT)
     args = parser.parse_args(arguments)
@@ -161,6 +194,10 @@ def main(arguments: list[str] | None = None) -> int:
         course = Course(args.root.resolve())
         if args.programs:
             return write_programs(course, args.programs, args.folder)
+        if args.workshop is not None:
+            return write_workshop(course, args.workshop)
+        if args.key:
+            return write_key(course)
         return write_all(course, args.check, args.force, Inert(*args.inert))
     except (BuildError, SyntaxError, listed.MetadataError) as error:
         print(f"build: {error}", file=sys.stderr)

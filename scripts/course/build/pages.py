@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 
 from course import listed
 from course.facts import minutes
-from course.facts.parts import door_items, doors_table, lessons_table, part_items
+from course.facts.parts import doors_table, lessons_table, part_items
 from course.facts.routes import routes_table
 from course.filled import filled_region, with_numbers
 from course.lesson import WORKSHOP, Lesson, demand
@@ -114,7 +114,7 @@ def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:
 
 
 def filled_page(course: Course, path: Path) -> str:
-    """A page of assets/ with its code, numbers, addresses, parts and doors filled in."""
+    """A page of assets/ with its code, numbers, addresses and parts filled in."""
     place = course.name(path)
 
     def code(match: re.Match) -> str:
@@ -131,9 +131,8 @@ def filled_page(course: Course, path: Path) -> str:
     text = course.with_lines(CODE.sub(code, path.read_text()), place)
     text = with_numbers(course.root, text, place)
     text = CODE_OF_CLASS.sub(code_of_class, ADDRESS.sub(address, text))
-    for name, items in (("parts", part_items), ("doors", door_items)):
-        if f"<!-- {name}: " in text:
-            text = filled_region(text, name, items(course), place)
+    if "<!-- parts: " in text:
+        text = filled_region(text, "parts", part_items(course), place)
     return text
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from course.facts import minutes as minutes_of
 from course.facts import routes
-from course.lesson import WORKSHOP, BuildError, demand
+from course.lesson import BuildError, demand
 from course.listed import addresses
 from course.sources import Course
 
@@ -35,7 +35,6 @@ class Door(NamedTuple):
     chinese: str
     links: list[Link]
     minutes: int
-    after_class: bool  # for somebody who has had the workshop
 
 
 class Entry(NamedTuple):
@@ -72,8 +71,7 @@ def doors(course: Course) -> list[Door]:
         try:
             links = [Link(**link) for link in entry["links"]]
             minutes = entry.get("minutes") or routes.total(course, entry, NAME)
-            after_class = WORKSHOP not in entry.get("lessons", [])
-            entries.append(Door(entry["english"], entry["chinese"], links, minutes, after_class))
+            entries.append(Door(entry["english"], entry["chinese"], links, minutes))
         except (KeyError, TypeError) as error:
             raise BuildError(f"{NAME}: a door lacks {error}: {entry}.") from None
     return entries
@@ -149,16 +147,4 @@ def part_items(course: Course) -> str:
         name = f"<b>{part.range}</b> {said('span', part.english, part.chinese)}"
         use = said("p", part.use, part.use_chinese)
         items.append(f'<div><p class="term">{name}</p>{use}</div>\n')
-    return "".join(items)
-
-
-def door_items(course: Course) -> str:
-    """Where to go on from the class, as rows of its last slide."""
-    items = []
-    for door in doors(course):
-        link = door.links[0]
-        if door.after_class:
-            english = f"{door.english}: <b>{link.english}</b>, {door.minutes} minutes"
-            chinese = f"{door.chinese}：<b>{link.chinese}</b>，{door.minutes} 分鐘"
-            items.append(f"<div>{said('p', english, chinese)}</div>\n")
     return "".join(items)

@@ -2,6 +2,7 @@
 
 make kaggle OWNER=name                                # every notebook of kaggle-metadata.json
 make kaggle OWNER=name LESSONS="03 solutions/06"      # those two
+make kaggle OWNER=name LANGUAGE=zh LESSONS=workshop   # in Chinese alone, at the same address
 python -m course.kaggle --owner name --dry-run      # write build/kaggle, say the hours
 python -m course.kaggle --owner name --all          # what has not changed, too
 
@@ -25,8 +26,10 @@ from tqdm import tqdm
 
 from course import ROOT, same
 from course.files import write
+from course.languages import CODES
 from course.lesson import about, meant_by
 from course.listed import NAME, MetadataError, load, notebook_metadata
+from course.outputs import in_language
 
 
 def short(kernel: dict) -> str:
@@ -64,7 +67,7 @@ def linked(text: str, code_file: str, addresses: dict[str, str]) -> str:
     return re.sub(r"\]\(([\w./]+\.ipynb)\)", lead, text)
 
 
-def prepare(root: Path, kernel: dict, addresses: dict[str, str]) -> Path:
+def prepare(root: Path, kernel: dict, addresses: dict[str, str], language: str) -> Path:
     """Write one folder to push: the notebook without outputs, and Kaggle's description of it."""
     import nbformat
 
@@ -80,6 +83,8 @@ def prepare(root: Path, kernel: dict, addresses: dict[str, str]) -> Path:
             cell.execution_count = None
         else:
             cell.source = linked(cell.source, kernel["code_file"], addresses)
+    if language:
+        in_language(notebook, language)
     notebook.metadata.update(notebook_metadata(kernel))
     about(notebook).pop("outputs", None)
     nbformat.write(notebook, folder / path.name)
@@ -129,13 +134,15 @@ def gpu_minutes(folder: Path) -> int:
     return about(json.loads(path.read_text())).get("gpu_minutes", 0)
 
 
-def prepare_all(root: Path, listed: dict, owner: str, names: list[str]) -> dict[str, Path]:
+def prepare_all(
+    root: Path, listed: dict, owner: str, names: list[str], language: str
+) -> dict[str, Path]:
     """The folders to push, by the notebooks' names."""
     addresses = {kernel["code_file"]: address(owner, kernel) for kernel in listed["kernels"]}
     folders = {}
     for kernel in choose(listed["kernels"], names):
         try:
-            folders[short(kernel)] = prepare(root, kernel, addresses)
+            folders[short(kernel)] = prepare(root, kernel, addresses, language)
         except (OSError, ValueError) as error:
             # A full disk, or a notebook with the marks of a merge conflict.
             why = f"{kernel['code_file']}: {one_line(error)}"
@@ -195,6 +202,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("lessons", nargs="*", help=names)
     owner = f"your Kaggle name, unless {NAME} gives it"
     parser.add_argument("--owner", default="", help=owner)
+    one = f"{' or '.join(CODES)}: push the words of one language only"
+    parser.add_argument("--language", default="", help=one)
     dry = "write build/kaggle and push nothing"
     parser.add_argument("--dry-run", action="store_true", help=dry)
     again = "push also what has not changed since its last push from here"
@@ -214,8 +223,11 @@ def main() -> int:
         problem = f"“{owner}” is no Kaggle name" if owner else "no Kaggle name is set"
         remedy = "add OWNER=name, the end of your profile's address there"
         sys.exit(f"publish: {problem}: {remedy}.")
+    if args.language and args.language not in CODES:
+        remedy = f"name {' or '.join(CODES)}, or leave it out for both languages"
+        sys.exit(f"publish: LANGUAGE={args.language}: {remedy}.")
 
-    folders = prepare_all(args.root, listed, owner, args.lessons)
+    folders = prepare_all(args.root, listed, owner, args.lessons, args.language)
     print(f"{len(folders)} notebooks written to {args.root / 'build' / 'kaggle'}")
     if not listed["repository"]:
         remedy = "`make address REPO=name/course` says where the course is on GitHub"

@@ -3,7 +3,18 @@
 import pytest
 from opencc import OpenCC
 
-from course.languages import INNOCENT, TAIWAN, check_languages, simplified
+from course import ROOT
+from course.languages import (
+    FENCED,
+    INLINE,
+    INNOCENT,
+    TAIWAN,
+    check_languages,
+    in_one,
+    is_chinese,
+    simplified,
+)
+from course.lesson import Lesson
 
 pytestmark = pytest.mark.quick
 
@@ -83,3 +94,99 @@ def test_every_word_is_refused_and_its_remedy_is_not(word: str):
     assert not check_languages(f"One.\n\n{TAIWAN[word]}的說明。")
     assert not INNOCENT.search(word)
     assert word in check_languages(f"One.\n\n這個{word}。")
+
+
+WHOLE = """\
+# 06 · DDP · 分散式
+One, and *two*:
+
+一，和二：
+
+- one
+- two
+
+- 甲
+- 乙
+
+| what · 什麼 | `a \\| b` |
+| --- | --- |
+| `code · of one` · yes · 是 | 3 |
+
+```text
+English code
+
+中文
+```
+
+> So `all reduce`.
+>
+> 所以 `all reduce`。
+
+$x$
+"""
+ENGLISH = """\
+# 06 · DDP
+
+One, and *two*:
+
+- one
+- two
+
+| what | `a \\| b` |
+| --- | --- |
+| `code · of one` · yes | 3 |
+
+```text
+English code
+
+中文
+```
+
+> So `all reduce`.
+
+$x$"""
+CHINESE = """\
+# 06 · 分散式
+
+一，和二：
+
+- 甲
+- 乙
+
+| 什麼 | `a \\| b` |
+| --- | --- |
+| `code · of one` · 是 | 3 |
+
+```text
+English code
+
+中文
+```
+
+> 所以 `all reduce`。
+
+$x$"""
+
+
+def test_a_cell_in_one_language_keeps_what_is_in_neither():
+    assert in_one(WHOLE, "en") == ENGLISH
+    assert in_one(WHOLE, "zh") == CHINESE
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
+def test_each_notebook_is_whole_in_one_language(path):
+    """Nothing of the other language is left, and each paragraph has its one twin."""
+    for cell in Lesson.at(path).cells:
+        if cell.is_code:
+            continue
+        kinds = {}
+        for code in ("en", "zh"):
+            text = in_one(cell.source, code)
+            assert FENCED.findall(text) == FENCED.findall(cell.source)
+            blocks = [INLINE.sub(" ", block) for block in FENCED.sub("", text).split("\n\n")]
+            kinds[code] = [is_chinese(block) for block in blocks]
+        assert True not in kinds["en"], cell.node.id
+        assert False not in kinds["zh"], cell.node.id
+        assert kinds["en"].count(False) == kinds["zh"].count(True), cell.node.id

@@ -1,7 +1,8 @@
 """The workshop, put together from tagged cells of the lessons."""
 
+import nbformat
 import pytest
-from small_course import ALPHA, DECK, FIRST, PROGRAM, SECOND, Small, refused
+from small_course import ALPHA, DECK, FIRST, PROGRAM, SECOND, Small, code, refused
 
 from course.build.lessons import MISSING
 from course.build.programs import length
@@ -107,6 +108,26 @@ def test_a_cell_can_wait_in_the_workshop_until_another_lesson_is_done(course: Sm
     assert all(map(str.startswith, course.code("workshop")[-6:], starts))
     lesson = course.code()
     assert lesson.index('alpha = result("alpha")') < len(lesson) - 1  # there it stays in place
+
+
+def test_in_one_language_the_class_has_the_same_code_and_outputs(course: Small):
+    course.run("solutions/workshop")
+    before = course.files()
+    assert course.build("--workshop", "zh") == 0
+    assert {path: text for path, text in course.files().items() if path in before} == before
+    for name in ("workshop", "solutions/workshop"):
+        book = course.notebook(name)
+        own = nbformat.read(course.root / "build/workshop-zh" / f"{name}.ipynb", as_version=4)
+        assert code(own) == code(book)
+        words = [cell.source for cell in own.cells if cell.cell_type == "markdown"]
+        assert words == ["換一支程式再來一次。"]
+        assert own.metadata.course.generated_from == book.metadata.course.generated_from
+
+
+@pytest.mark.parametrize("language", ["fr", ""])
+def test_a_language_that_the_course_has_not_is_refused(course: Small, capsys, language: str):
+    remedy = f"LANGUAGE={language}: the class notebook is in en or zh: `make workshop LANGUAGE=zh`."
+    refused(course, capsys, remedy, "--workshop", language)
 
 
 def test_without_tagged_cells_there_is_no_workshop(course: Small):

@@ -11,6 +11,7 @@ from course import ROOT
 from course.grade.match import CHANGED, UNREADABLE, WHOLE, Answer, answers, extract
 from course.grade.notebook import GUARD, Step, steps
 from course.grade.read import Workbook, Written, load, read, stubs
+from course.outputs import in_language
 
 LESSONS = {lesson.name: lesson for lesson in load(ROOT)}
 KIND = ("%%", "!", "%")  # how a cell begins that is no Python
@@ -114,6 +115,16 @@ def test_our_own_names_hide_none_of_python(name: str):
             for node in ast.walk(ast.parse(cell.source)):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     assert not hasattr(builtins, node.id) or node.id == "_"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_class_notebook_in_one_language_is_known_even_without_metadata(language, tmp_path):
+    notebook = nbformat.read(ROOT / "notebooks" / "workshop.ipynb", as_version=4)
+    in_language(notebook, language)
+    notebook.metadata.clear()
+    nbformat.write(notebook, tmp_path / "own.ipynb")
+    known = read(tmp_path / "own.ipynb", tmp_path, list(LESSONS.values()))
+    assert known.lesson is LESSONS["workshop"]
 
 
 def test_a_program_without_our_lines_cannot_be_read():

@@ -145,6 +145,23 @@ def test_links_between_lessons_lead_to_them_on_kaggle(root: Path):
         assert "[deck](../deck.ipynb)" in nbformat.read(path, as_version=4).cells[0].source
 
 
+def test_in_one_language_a_notebook_keeps_its_address(root: Path):
+    write(root / "notebooks" / "02_two.ipynb", "# 02 · Two · 二\n\nTwo ranks.\n\n兩個 rank。")
+    done = publish(root, "--owner", "me", "--dry-run", "--language", "zh", "02")
+    assert done.returncode == 0, done.stderr
+    folder = root / "build" / "kaggle" / "a-course-02-two"
+    notebook = nbformat.read(folder / "02_two.ipynb", as_version=4)
+    assert notebook.cells[0].source == "# 02 · 二\n\n兩個 rank。"
+
+
+def test_a_language_that_the_course_has_not_is_refused(root: Path):
+    done = publish(root, "--owner", "me", "--dry-run", "--language", "fr")
+    assert done.returncode == 1
+    remedy = "publish: LANGUAGE=fr: name en or zh, or leave it out for both languages."
+    assert done.stderr.strip() == remedy
+    assert not (root / "build").exists()
+
+
 @needs_namespaces
 def test_what_arrives_field_by_field(root: Path):
     run = beside_kaggle(root, "--owner", "me", "02", "03")
