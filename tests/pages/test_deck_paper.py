@@ -43,8 +43,12 @@ def check(pdf: Path | bytes, language: str) -> None:
             text = page.get_textpage().get_text_range()
             assert title in plain(text), f"page {number}: {text[:80]}"
             assert hidden is None or hidden not in plain(text), f"page {number} has two languages"
-            darkest, lightest = page.render(scale=0.5).to_pil().convert("L").getextrema()
+            picture = page.render(scale=0.5).to_pil().convert("L")
+            darkest, lightest = picture.getextrema()
             assert darkest < 60 and lightest > 230, f"page {number} is empty, or pale"
+            width, height = picture.size
+            darkest, lightest = picture.crop((0, height - 6, width, height)).getextrema()
+            assert lightest - darkest < 8, f"page {number} is cut at its lower edge"
 
 
 @pytest.mark.parametrize(("slide", "language"), [(1, "both"), (RING, "en"), (COUNT, "zh")])
