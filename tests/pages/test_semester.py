@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
 FIRST, SECOND = (ROOT / "assets" / "semester.md").read_text().split("\n## A second semester")
-LESSONS = {path.stem[:2]: path for path in sorted((ROOT / "notebooks" / "src").glob("*.md"))}
+LESSONS = {path.stem[:2]: path for path in COURSE.sources}
 
 
 def rows(plan: str) -> list[list[str]]:

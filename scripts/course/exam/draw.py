@@ -48,7 +48,9 @@ def dealt(random: Random) -> tuple[str, float]:
     rank = ranks - 1  # it gets one of the rows that come twice
     share = ceil(rows / ranks)
     code = f"""\
-        sampler = DistributedSampler(range({rows}), num_replicas={ranks}, rank={rank}, shuffle=False)
+        sampler = DistributedSampler(
+            range({rows}), num_replicas={ranks}, rank={rank}, shuffle=False
+        )
         print(list(sampler)[-1])"""
     return code, share * ranks - 1 - rows
 
@@ -81,7 +83,7 @@ def broken(random: Random) -> tuple[str, float]:
     breaks = random.randint(2, 4)
     lines = ["x = x.sin()"] + ["x = x / x.max().item()", "x = x.cos()"] * breaks
     body = "\n    ".join(lines)
-    code = f"graphs = 0\n\ndef count(graph, inputs):\n    global graphs\n    graphs += 1\n"
+    code = "graphs = 0\n\ndef count(graph, inputs):\n    global graphs\n    graphs += 1\n"
     code += f"    return graph\n\n@torch.compile(backend=count)\ndef f(x):\n    {body}\n"
     code += "    return x\n\nf(torch.ones(3))\nf(torch.ones(3))\nprint(graphs)"
     return code, breaks + 1
@@ -185,10 +187,8 @@ def log(random: Random) -> Drawn:
         blocks.append(block(place, rank, time, *told[rank]))
     *others, last = blocks
     rule = "-" * 60
-    text = "\n".join(
-        ["train.py FAILED", rule, "Failures:", *others, rule]
-        + ["Root Cause (first observed failure):", last]
-    )
+    cause = "Root Cause (first observed failure):"
+    text = "\n".join(["train.py FAILED", rule, "Failures:", *others, rule, cause, last])
     return Drawn(text=text, first=first, line=line, ended=3 - len(waiting))
 
 
@@ -269,7 +269,7 @@ def case(random: Random, kind: str) -> Drawn:
 
 def choose(random: Random) -> Drawn:
     kinds = ["DP", "DDP", "FSDP"]
-    drawn = random.sample(kinds, 2) + [random.choice(kinds)]
+    drawn = [*random.sample(kinds, 2), random.choice(kinds)]
     random.shuffle(drawn)
     return Drawn(cases=[case(random, kind) for kind in drawn])
 

@@ -1,7 +1,7 @@
 """An exam, graded: what each answer of a sheet is worth; a table, and a page about the class.
 
-Nothing in the sandbox knows what is right. It tells what a sheet answers; that is compared here with
-what the teacher's key answers, which runs in a sandbox, too.
+Nothing in the sandbox knows what is right. It tells what a sheet answers; that is compared here
+with what the teacher's key answers, which runs in a sandbox, too.
 """
 
 import csv

@@ -9,6 +9,7 @@ goes nowhere.
 """
 
 import inspect
+import itertools
 import json
 import os
 import runpy
@@ -68,6 +69,8 @@ def be(rank: int, ranks: int, port: int, job: Callable[[], Notes], target: Path)
     part = target.with_suffix(".part")
     part.write_text(json.dumps(notes))
     part.replace(target)
+    if "error" not in notes:  # others may still need this rank, until all are ended
+        time.sleep(SECONDS)
     os._exit(0)
 
 
@@ -83,11 +86,9 @@ def among(ranks: int, job: Callable[[], Notes]) -> list[Notes]:
             be(rank, ranks, port, job, file)
         children.append(child)
     end = time.monotonic() + SECONDS
-    left = set(children)
-    while left and time.monotonic() < end:
-        left = {child for child in left if os.waitpid(child, os.WNOHANG)[0] == 0}
+    while not all(file.exists() for file in files) and time.monotonic() < end:
         time.sleep(0.05)
-    for child in left:
+    for child in children:
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -234,7 +235,7 @@ def convert(count: int, batch: int, epochs: int, saves: int) -> Notes:
         return {"error": error_of(ranks)}
     shares = [by_epoch(notes, epochs) for notes in ranks]
     wanted = [*range(count)]
-    shared = all(sorted(sum(rows, [])) == wanted for rows in zip(*shares, strict=True))
+    shared = all(sorted(itertools.chain(*rows)) == wanted for rows in zip(*shares, strict=True))
     new = all(len({*map(tuple, rows)}) == epochs for rows in shares)
     first = [row for notes in ranks for row in notes["batches"][0]]
     own = torch.tensor(ranks[0]["gradient"], dtype=torch.float64)
@@ -274,6 +275,7 @@ def evaluated(count: int) -> Notes:
     model = given.network()
     os.environ["RANK"] = rank
     value = function(model, given.Rows(count))
+    dist.barrier()
     return {"value": float(value), "seen": seen}
 
 

@@ -13,7 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course import rooms, same
-from course.lesson import HERE, SOLUTION, WORKSHOP, Cell, Lesson, about, demand, solve
+from course.lesson import EXAM, HERE, SOLUTION, WORKSHOP, Cell, Lesson, about, demand, solve
 
 # ---- our notebooks
 
@@ -63,7 +63,8 @@ class Workbook:
 
 def stubs(root: Path) -> list[list[str]]:
     """The lines that stand for a solution in unsolved notebooks, of every exercise."""
-    sources = sorted((root / "notebooks" / "src").glob("*.md"))  # an exam's, too: it does no harm
+    found = sorted((root / "notebooks" / "src").glob("*.md"))
+    sources = [path for path in found if path.stem != EXAM]
     blocks = []
     for path in [*sources, *rooms.files(root / "scripts" / "lessons")]:
         for match in SOLUTION.finditer(path.read_text()):
