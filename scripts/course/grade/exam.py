@@ -82,14 +82,14 @@ class Examiner:
             return
         remedy = "name the folder with the notebooks that the class handed in."
         demand(others, str(folder), f"it holds no sheet of an exam: {remedy}")
-        ((other, count),) = others.most_common(1)
+        ((other, _),) = others.most_common(1)
         seed = other.partition("-")[0]
         remedy = f"name their seed, SEED={seed}"
         if seed == str(self.exam.seed):
             remedy = (
                 f"take the {paper.SECRET} and the version of the course that they were made with"
             )
-        problem = f"{count} sheets are of exam {other}, and this is {self.exam.mark}"
+        problem = f"its sheets are of exam {other}, and this is {self.exam.mark}"
         raise BuildError(f"{folder}: {problem}: {remedy}.")
 
     def steps(self, written: dict[int, Answer]) -> list[Step]:

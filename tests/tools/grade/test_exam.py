@@ -69,7 +69,9 @@ def test_eight_tasks_of_a_hundred_points() -> None:
 @quick
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_answers_follow_from_what_students_read(seed: int) -> None:
-    log, budget, choose = (words(seed)[name] for name in ("log", "budget", "choose"))
+    drawn = words(seed)
+    log = drawn["log"]
+    budget = drawn["budget"]
     ranks = {}
     for told in re.split(r"\[\d\]:\n", log.text)[1:]:
         ranks[int(re.search(r"rank +: (\d)", told)[1])] = told
@@ -83,7 +85,7 @@ def test_the_answers_follow_from_what_students_read(seed: int) -> None:
     assert [n for n, ms in visible.items() if ms >= visible[budget.longest]] == [budget.longest]
     assert budget.sent == 2 * (budget.ranks - 1) * budget.size / budget.ranks
     assert (budget.pays - 1) * budget.saves < 1000 * budget.compiling <= budget.pays * budget.saves
-    for case in choose.cases:
+    for case in drawn["choose"].cases:
         needs = 16 * case.millions / 1000
         fits = needs <= 0.7 * case.memory
         assert fits or needs / case.cards <= 0.7 * case.memory
@@ -296,7 +298,7 @@ def no_number(root: Path) -> str:
     [
         (nothing_there, "sheets: it holds no sheet of an exam: name the folder"),
         (letters, "sheets: it holds no sheet of an exam: name the folder"),
-        (other_seed, "1 sheets are of exam 77-"),
+        (other_seed, "sheets: its sheets are of exam 77-"),
         (other_seed, "name their seed, SEED=77."),
         (other_secret, "take the exam-secret and the version of the course"),
         (two_exams, "the exams made here are of seeds 1234, 77: say which one it is"),
