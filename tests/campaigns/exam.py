@@ -199,7 +199,7 @@ def sheets() -> dict[str, tuple[int, Callable[[], NotebookNode]]]:
         "program writes": (100, lambda: swapped(1, ("import torch\n", f"import torch\n{WRITES}"))),
         "ends the kernel": (94, lambda: answer(7, "import os\nos._exit(0)")),
         "syntax": (88, lambda: answer(4, "first = = 1")),
-        "raises": (96, lambda: swapped(4, ("line =", "line = 1 / 0 or"), ("ended", "line"))),
+        "raises": (92, lambda: swapped(4, ("line =", "line = 1 / 0 or"))),
         "no last line": (82, lambda: answer(3, "import torch\nprint(torch.")),
         # tempting wrong answers
         **{f"fault {name}": (97, lambda name=name: without(name)) for name in EXAM.faults},

@@ -133,7 +133,8 @@ class Examiner:
         self.wanted, outcome, _ = self.told([Written(cell.id, cell.source) for cell in code], run)
         for task, worth in self.points.items():
             told = self.wanted.get(task, {})
-            missing = [name for name in worth if told.get(name) in (None, False)]
+            # An answer may be 0, which equals False.
+            missing = [name for name in worth if told.get(name) is None or told[name] is False]
             why = told.get("error") or outcome.problem or "no answer"
             problem = f"its own key has no {', '.join(missing)} in task {task} here ({why})"
             demand(
