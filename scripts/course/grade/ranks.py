@@ -193,7 +193,9 @@ def plain(notes: Notes) -> bool:
 
 
 def error_of(all_notes: list[Notes]) -> str:
-    return next((str(notes["error"]) for notes in all_notes if "error" in notes), "")
+    """The error of a rank, and rather one of its own than that another one is gone."""
+    errors = [str(notes["error"]) for notes in all_notes if "error" in notes]
+    return min(errors, key=lambda error: "closed by peer" in error, default="")
 
 
 def mend() -> Notes:
