@@ -91,6 +91,9 @@ build: .venv/build  ## make the notebooks from notebooks/src and scripts/lessons
 workshop: .venv/build  ## the class notebook and its solved twin in one language, into build/: LANGUAGE=zh
 	$(BIN)/python -m course.build --workshop "$(LANGUAGE)"
 
+exam: .venv/build  ## an exam of 60 minutes and its key, drawn anew for each class, into build/exam: SEED=1234
+	@$(BIN)/python -m course.build --exam "$(SEED)"
+
 key: .venv/build  ## the answers to the homework of both semesters, for teachers: build/key.html
 	@$(BIN)/python -m course.build --key
 
@@ -105,8 +108,8 @@ address: .venv/build  ## say where the course is, for badges, slides and handout
 kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"; LANGUAGE=zh
 	$(BIN)/python -m course.kaggle --owner "$(OWNER)" --language "$(LANGUAGE)" $(ALL) $(LESSONS)
 
-grade: .venv/run  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions
-	$(BIN)/python -m course.grade "$(DIR)" $(OPTIONS)
+grade: .venv/run  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions; exams: EXAM=1
+	$(BIN)/python -m course.grade "$(DIR)" $(if $(EXAM),--exam "$(SEED)") $(OPTIONS)
 
 lab: .venv/run  ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks
@@ -165,4 +168,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build workshop key outputs address kaggle grade lab
+.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build workshop exam key outputs address kaggle grade lab

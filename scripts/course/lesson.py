@@ -49,6 +49,7 @@ LONGEST = 42  # letters of a heading, so that `class-06-…-123-catch-up` has th
 
 
 WORKSHOP = "workshop"  # the notebook of the class
+EXAM = "exam"  # its source lies beside the lessons', and is none of them
 
 
 class BuildError(Exception):

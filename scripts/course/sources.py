@@ -16,6 +16,7 @@ from course.languages import check_languages
 from course.lesson import (
     DIFF,
     END,
+    EXAM,
     WORKSHOP,
     BuildError,
     Cell,
@@ -43,7 +44,8 @@ class Course:
         self.notebooks = root / "notebooks"
         self.workshop = self.notebooks / f"{WORKSHOP}.ipynb"
         self.lessons = root / "scripts" / "lessons"
-        paths = sorted((self.notebooks / "src").glob("*.md"))
+        found = sorted((self.notebooks / "src").glob("*.md"))
+        paths = [path for path in found if path.stem != EXAM]
         self.sources = {path: jupytext.read(path, fmt="md:markdown") for path in paths}
         self.programs = {path.name: path for path in rooms.files(self.lessons)}
         self.runs = {path.name: path for path in (root / "assets").glob("*.json")}

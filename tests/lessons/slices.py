@@ -9,6 +9,7 @@ from pathlib import Path
 from course import rooms
 from course.build import python
 from course.launches import launch_of, read_by
+from course.lesson import EXAM
 
 SOURCES = Path(__file__).resolve().parents[2] / "notebooks" / "src"
 CHANGING = {"append", "extend", "update", "add", "insert"}  # methods that leave something behind
@@ -17,7 +18,7 @@ PLACED = (ast.Store, ast.Del)  # how `rows[2] = x` and `del rows[2]` use `rows[2
 
 def lessons() -> list[str]:
     """The names of all lessons, such as "09_faster"."""
-    return sorted(path.stem for path in SOURCES.glob("*.md"))
+    return sorted(path.stem for path in SOURCES.glob("*.md") if path.stem != EXAM)
 
 
 def written_down(path: Path, what: str, where: str) -> dict[str, list[dict]]:

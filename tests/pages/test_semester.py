@@ -14,7 +14,7 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT)
 FIRST, SECOND = (ROOT / "assets" / "semester.md").read_text().split("\n## A second semester")
-LESSONS = {path.stem[:2]: path for path in sorted((ROOT / "notebooks" / "src").glob("*.md"))}
+LESSONS = {path.stem[:2]: path for path in COURSE.sources}
 
 
 def rows(plan: str) -> list[list[str]]:
@@ -33,7 +33,7 @@ def linked(plan: str) -> list[str]:
 def test_sixteen_weeks_for_the_first_thirteen_lessons() -> None:
     assert weeks(FIRST) == [str(week) for week in range(1, 17)]
     numbers = [row[1].lstrip("[")[:2] for row in rows(FIRST)]
-    assert numbers == [*list(LESSONS)[:10], "09", "10", "11", "12", "Pr"]
+    assert numbers == [*list(LESSONS)[:10], "09", "10", "11", "12", "Pr", "Ex"]
 
 
 def test_a_second_semester_for_the_rest() -> None:

@@ -7,6 +7,7 @@ python -m course.build --inert devices.py WHY    # it was changed, and what it p
 python -m course.build --programs 06    # write what lesson 06 writes, solved, into build/06_ddp
 python -m course.build --key            # the answers to the homework, for teachers
 python -m course.build --workshop zh    # the class notebook and its twin in Chinese, into build
+python -m course.build --exam 1234      # an exam and its key, into build/exam
 """
 
 import argparse
@@ -24,6 +25,7 @@ from course.build.pages import Errors, add_head, fill_errors, filled_page, fille
 from course.build.programs import check_needs, check_programs, check_rooms
 from course.build.session import check_launches
 from course.build.workshop import workshop
+from course.exam import paper
 from course.facts import kept
 from course.files import write
 from course.languages import CODES
@@ -140,6 +142,23 @@ def write_key(course: Course) -> int:
     return 0
 
 
+def write_exam(root: Path, seed: str) -> int:
+    """Write the exam of a seed, and its key for teachers."""
+    paper.number(seed)
+    if paper.make_secret(root):
+        hint = "keep it, and show it to nobody: without it this exam cannot be graded"
+        print(f"{root / paper.SECRET}: made; {hint}")
+    exam = paper.drawn(root, seed)
+    for name, solved in (("exam", False), ("key", True)):
+        target = paper.folder(root) / f"{name}-{exam.seed}.ipynb"
+        text = as_text(exam.book(solved))
+        remedy = "it is there, and says something else: move it away, or take another seed."
+        demand(not target.exists() or target.read_text() == text, exam.name(target), remedy)
+        put(target, text.encode())
+        print(f"{exam.name(target)}: {'for teachers' if solved else 'for students'}")
+    return 0
+
+
 def waiting(course: Course, files: dict[Path, str]) -> list[Path]:
     """The notebooks that lack outputs; the class's has none on purpose."""
     books = [path for path in files if path.suffix == ".ipynb"]
@@ -185,12 +204,15 @@ def main(arguments: list[str] | None = None) -> int:
     add("--programs", metavar="LESSON", help="only write the programs of one lesson, as 06")
     add("--workshop", metavar="LANGUAGE", help="only write the class notebook in zh or en")
     add("--key", action="store_true", help="only write the answers to the homework: build/key.html")
+    add("--exam", metavar="SEED", help="only write the exam of this seed, and its key")
     add("folder", nargs="?", type=Path, help="where to write them; build/06_ddp, say, without it")
     add("--root", type=Path, default=ROOT)
     args = parser.parse_args(arguments)
     if args.folder and not args.programs:
         parser.error("a folder is only for --programs")
     try:
+        if args.exam is not None:
+            return write_exam(args.root.resolve(), args.exam)
         course = Course(args.root.resolve())
         if args.programs:
             return write_programs(course, args.programs, args.folder)

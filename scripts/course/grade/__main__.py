@@ -2,6 +2,7 @@
 
 make grade DIR=submissions                      # every file in the folder and below
 make grade DIR=submissions OPTIONS="--jobs 2"   # two at a time
+make grade DIR=sheets EXAM=1                    # an exam of `make exam`, with points
 python -m course.grade submissions --all       # those already graded, too
 
 Only what a student wrote into the exercises is taken, and put into our own notebook, whose checks
@@ -15,16 +16,18 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
 from course import ROOT
+from course.grade.exam import Examiner, Points
 from course.grade.match import answers
 from course.grade.notebook import Verdict, steps, verdict
 from course.grade.read import Submission, files, load, read
 from course.grade.results import Results, Row, row
-from course.grade.sandbox import REMEDY, Limits, Sandbox
+from course.grade.sandbox import REMEDY, Limits, Outcome, Sandbox
 from course.lesson import BuildError
 from course.processes import Work, guarded
 
@@ -50,6 +53,11 @@ def arguments() -> argparse.Namespace:
     add("--disk", type=float, default=2, help="GiB of files that it may write, in memory (2)")
     add("--all", action="store_true", help="grade also what was graded before")
     add("--results", type=Path, help="folder for grades.csv and index.html (build/grades)")
+    add(
+        "--exam",
+        metavar="SEED",
+        help="they are sheets of this exam; of the only one, if SEED is ''",
+    )
     add("--root", type=Path, default=ROOT, help="of the course")
     args = parser.parse_args()
     if not args.folder:  # as from `make grade` without DIR
@@ -57,17 +65,19 @@ def arguments() -> argparse.Namespace:
     args.folder = Path(args.folder)
     if not args.folder.is_dir():
         parser.error(f"{args.folder} is no folder")
-    args.results = args.results or args.root / "build" / "grades"
     return args
 
 
 class Grader:
     """One run over a folder of submissions."""
 
-    def __init__(self, args: argparse.Namespace, work: Work, results: Results):
+    def __init__(self, args: argparse.Namespace, work: Work, examiner: Examiner | None):
         self.args = args
         self.work = work
-        self.results = results
+        self.examiner = examiner
+        folder = f"exam/grades-{examiner.exam.seed}" if examiner else "grades"
+        place = args.results or args.root / "build" / folder
+        self.results = Points(place, examiner) if examiner else Results(place)
         memory = round(args.memory * 1024)
         disk = round(args.disk * 1024)
         self.limits = Limits(args.limit, args.cell, memory, args.processes, disk)
@@ -78,13 +88,18 @@ class Grader:
     def sandbox(self, name: str) -> Sandbox:
         return Sandbox(self.work.folder / name, self.limits, self.args.root / "data", self.work)
 
+    def run(self, name: str, codes: list[str]) -> Outcome:
+        return self.sandbox(name).run(codes, self.stopped)
+
     def grade(self, submission: Submission, name: str) -> Row:
         """Run one submission, or only say that it is none."""
+        if self.examiner:
+            return self.examiner.row(submission, partial(self.run, name))
         if submission.lesson is None:
             return row(submission, Verdict(), 0)
         written = answers(submission.lesson, submission.cells)
         plan = steps(submission.lesson, written)
-        outcome = self.sandbox(name).run([step.code for step in plan], self.stopped)
+        outcome = self.run(name, [step.code for step in plan])
         return row(submission, verdict(submission.lesson, written, plan, outcome), outcome.seconds)
 
     def one(self, number: int, submission: Submission) -> None:
@@ -121,9 +136,13 @@ class Grader:
 
 def grade(args: argparse.Namespace, work: Work) -> int:
     """Grade what was not graded before; say what came of it."""
-    results = Results(args.results)
-    lessons = load(args.root)
+    examiner = Examiner(args.root, args.exam) if args.exam is not None else None
+    lessons = [examiner.book] if examiner else load(args.root)
     submissions = [read(path, args.folder, lessons) for path in files(args.folder)]
+    if examiner:
+        examiner.check(args.folder, submissions)
+    grader = Grader(args, work, examiner)
+    results = grader.results
     new = []
     for submission in submissions:
         earlier = None if args.all else results.earlier(submission)
@@ -133,16 +152,17 @@ def grade(args: argparse.Namespace, work: Work) -> int:
             new.append(submission)
     counts = f"{len(submissions)} files, {len(submissions) - len(new)} of them graded before"
     print(f"{counts} (--all grades them again)")
-    grader = Grader(args, work, results)
     if any(submission.lesson for submission in new):
         problem = grader.sandbox("probe").probe()
         if problem:
             print(f"grade: no sandbox can be made here: {problem}\n{REMEDY}", file=sys.stderr)
             return 1
         print(WARNING.format(limits=grader.limits))
+    if examiner:
+        examiner.learn(partial(grader.run, "key"))
     results.write()
     grader.all(new)
-    print(f"\nOpen {args.results / 'index.html'}; the table is {args.results / 'grades.csv'}")
+    print(f"\nOpen {results.folder / 'index.html'}; the table is {results.folder / 'grades.csv'}")
     return 0
 
 

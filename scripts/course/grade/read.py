@@ -13,7 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course import rooms, same
-from course.lesson import HERE, SOLUTION, WORKSHOP, Cell, Lesson, about, demand, solve
+from course.lesson import EXAM, HERE, SOLUTION, WORKSHOP, Cell, Lesson, about, demand, solve
 
 # ---- our notebooks
 
@@ -37,9 +37,8 @@ class Place(NamedTuple):
 class Workbook:
     """One built notebook, unsolved."""
 
-    def __init__(self, path: Path, known: list[list[str]]):
-        notebook = nbformat.read(path, as_version=4)
-        self.name = path.stem
+    def __init__(self, notebook: NotebookNode, name: str, known: list[list[str]]):
+        self.name = name
         self.cells: list[NotebookNode] = notebook.cells
         self.quick: dict = about(notebook).get("quick", {})
         self.source: str = about(notebook).get("generated_from", "")
@@ -54,7 +53,7 @@ class Workbook:
         self.places: dict[int, Place] = {}
         for number, cell in enumerate(parsed.cells):
             if cell.is_code and cell.regions:
-                where = f"notebooks/{path.name}, cell {number + 1}"
+                where = f"notebooks/{name}.ipynb, cell {number + 1}"
                 self.places[number] = place(cell, known, where, number in self.judges)
 
     def exercise(self, number: int) -> str:
@@ -64,7 +63,8 @@ class Workbook:
 
 def stubs(root: Path) -> list[list[str]]:
     """The lines that stand for a solution in unsolved notebooks, of every exercise."""
-    sources = sorted((root / "notebooks" / "src").glob("*.md"))
+    found = sorted((root / "notebooks" / "src").glob("*.md"))
+    sources = [path for path in found if path.stem != EXAM]
     blocks = []
     for path in [*sources, *rooms.files(root / "scripts" / "lessons")]:
         for match in SOLUTION.finditer(path.read_text()):
@@ -100,7 +100,8 @@ def load(root: Path) -> list[Workbook]:
     """Every built notebook that has exercises which a cell judges."""
     known = stubs(root)
     paths = sorted((root / "notebooks").glob("*.ipynb"))
-    lessons = [Workbook(path, known) for path in paths]
+    books = {path.stem: nbformat.read(path, as_version=4) for path in paths}
+    lessons = [Workbook(book, name, known) for name, book in books.items()]
     return [lesson for lesson in lessons if lesson.judges and lesson.places]
 
 

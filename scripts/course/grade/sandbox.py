@@ -115,7 +115,7 @@ HERE = Path(__file__).resolve().parent
 TOOLS = str(HERE)  # the folder of these tools, which has the same name in the sandbox
 # This Python as it is in the sandbox, where no link to its folder leads.
 PYTHON = Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name
-SHOWN = ("cells.py", "guard.py")  # nothing else is in it there
+SHOWN = ("cells.py", "guard.py", "ranks.py")  # nothing else is in it there
 KEPT = ("LD_LIBRARY_PATH", "TZ")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/sys")
 SYSTEM += tuple(f"/etc/{name}" for name in ("alternatives", "ld.so.cache", "localtime"))

@@ -154,7 +154,8 @@ def test_a_line_to_hand_in_that_came_with_the_lesson_is_not_the_students(tmp_pat
         line = f"00_start_here | {marks} | 0/2 | CPU | 1 min | 2026-01-01 00:00 UTC\n"
         notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text=line)]
         nbformat.write(notebook, tmp_path / f"{name}.ipynb")
-    lesson = Workbook(tmp_path / "ours.ipynb", stubs(ROOT))
+    ours = nbformat.read(tmp_path / "ours.ipynb", as_version=4)
+    lesson = Workbook(ours, "ours", stubs(ROOT))
     assert read(tmp_path / "same.ipynb", tmp_path, [lesson]).hand_in == ""
     told = read(tmp_path / "own.ipynb", tmp_path, [lesson]).hand_in
     assert told.startswith("00_start_here | 1✓ 2·")
