@@ -24,6 +24,12 @@ class Verdict(NamedTuple):
     page: str = ""  # where the course explains the error
 
 
+def plain(text: object, most: int = 200) -> str:
+    """What somebody else says, in one short line that no terminal takes for a command."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in str(text))
+    return " ".join(printable.split())[:most]
+
+
 def explained(root: Path, text: str) -> str:
     """The section of the course for an error: of all rows that fit, that of the longest piece."""
     path = root / "assets" / "error-texts.md"
@@ -53,12 +59,13 @@ def of_record(root: Path, run: dict) -> Verdict:
     if failed is None:
         line = run["running"] or (cells[-1]["line"] if cells else "")
         number = len(cells) + bool(run["running"])
-        said = f"ended in cell {number} ({line[:60]}) without an error, after {minutes}"
+        said = f"ended in cell {number} ({plain(line, 60)}) without an error, after {minutes}"
         return Verdict(False, f"{said}: memory, or the session's time, was over")
     number = cells.index(failed) + 1
     bad = [each for each in run["launches"] if each["code"] and "printed" in each]
     told = "\n".join([*(bad[-1]["printed"] if bad else []), failed["error"]])
-    said = f"failed in cell {number} ({failed['line'][:60]}): {failed['error'][:SHOWN]}"
+    line = plain(failed["line"], 60)
+    said = f"failed in cell {number} ({line}): {plain(failed['error'], SHOWN)}"
     return Verdict(False, said, explained(root, told))
 
 
@@ -80,13 +87,13 @@ def of_log(root: Path, log: str, state: str, failure: str) -> Verdict:
     text = text_of(log)
     lines = [line.strip() for line in text.splitlines()]
     errors = [line for line in lines if ERROR.match(line)]
-    last = (errors or [failure])[-1] or next(filter(None, reversed(lines)), "no log")
+    last = (errors or [failure])[-1] or next(filter(None, reversed(lines)), "")
     ended = "was cancelled" if state.startswith("CANCEL") else "failed"
-    return Verdict(False, f"{ended}: {' '.join(last.split())[:SHOWN]}", explained(root, text))
+    return Verdict(False, f"{ended}: {plain(last, SHOWN) or 'no log'}", explained(root, text))
 
 
 def verdicts(run: dict, solved: Lesson) -> list[str]:
     """What the cells that give a verdict came to, in the words of the run."""
     wanted = {mark(cell.source) for cell in solved.code if "verdict" in cell.tags}
     told = [cell["printed"] for cell in run["cells"] if cell["mark"] in wanted]
-    return [" ".join(" ".join(lines).split())[:300] for lines in told if lines]
+    return [plain(" ".join(lines), 300) for lines in told if lines]

@@ -99,7 +99,7 @@ class Circle:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)  # since when
     silent: dict[str, int] = field(default_factory=dict)  # looks in a row without an answer
-    last: str = ""  # what was told of them
+    problems: dict[str, str] = field(default_factory=dict)  # what was told of each last
     held: bool = False  # it was told that the account has other sessions
 
     def tell(self, name: str, verdict: Verdict) -> None:
@@ -129,8 +129,8 @@ class Circle:
             if error.final or looks >= SILENT:
                 self.tell(name, Verdict(False, str(error)))
                 return ""
-            if str(error) != self.last:
-                self.last = str(error)
+            if str(error) != self.problems.get(name):
+                self.problems[name] = str(error)
                 tqdm.write(f"{name}: {error}; tries again")
             return "no answer"
 

@@ -5,7 +5,6 @@ its status nor its name, has no time limit, and tries nothing again. Only one fi
 is wanted, so no name of the server's ever becomes a path.
 """
 
-import re
 import time
 from http import HTTPStatus
 from typing import NamedTuple
@@ -14,9 +13,11 @@ from urllib.parse import urlsplit
 import requests
 from requests import RequestException
 from requests.adapters import HTTPAdapter
+from requests.exceptions import InvalidJSONError
 from urllib3.util import Retry
 
 from course.evidence.judge import MOST as LOG
+from course.evidence.judge import plain
 from course.evidence.record import MOST
 
 LIMIT = (10.0, 60.0)  # seconds to connect, and from one piece of an answer to the next
@@ -73,11 +74,6 @@ class Patient(HTTPAdapter):
         return super().send(request, **options)
 
 
-def plain(text: object) -> str:
-    """What somebody else says, in one short line without control characters."""
-    return " ".join(re.sub(r"[^\x20-\x7e\xa0-\uffff]", " ", str(text)).split())[:200]
-
-
 def told(error: Exception) -> FetchError:
     """What an exception of the client, or of requests, means for whoever waits."""
     answer = getattr(error, "response", None)
@@ -86,9 +82,11 @@ def told(error: Exception) -> FetchError:
         return ExpiredError(EXPIRED)
     if status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return FetchError("it is not on Kaggle any more, or not under this name", final=True)
-    if isinstance(error, RequestException):
+    if status >= HTTPStatus.BAD_REQUEST:
+        return FetchError(f"Kaggle answers with status {status}")
+    if isinstance(error, RequestException) and not isinstance(error, InvalidJSONError):
         return FetchError(f"Kaggle does not answer ({plain(error)})")
-    return FetchError(f"Kaggle's answer cannot be read ({type(error).__name__}: {plain(error)})")
+    return FetchError(f"Kaggle's answer cannot be read ({type(error).__name__})")
 
 
 class Kaggle:
