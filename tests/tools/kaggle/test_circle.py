@@ -95,7 +95,11 @@ def test_two_run_at_a_time(root: Path) -> None:
 
 def test_other_sessions_of_the_account_are_waited_for(root: Path) -> None:
     full = "Maximum batch GPU session count of 2 reached."
-    busy = {"faults": {"SaveKernel": [{"text": json.dumps({"error": full}), "kind": "application/json"}] * 3}}  # fmt: skip  # noqa: E501
+    busy = {
+        "faults": {
+            "SaveKernel": [{"text": json.dumps({"error": full}), "kind": "application/json"}] * 3
+        }
+    }
     code, said = circle(root, "01", l01=busy)
     assert code == 0, said
     assert said.count("Waits until one of the others has ended") == 1
@@ -223,7 +227,15 @@ def test_a_busy_or_broken_server_is_asked_again(root: Path, kind: str) -> None:
     assert expected in said
 
 
-NAMES = ["../02_run.json", "/tmp/02_run.json", "02_run.json/..", "a" * 4000, "", "con\x00trol", "é" * 300]  # fmt: skip  # noqa: E501
+NAMES = [
+    "../02_run.json",
+    "/tmp/02_run.json",
+    "02_run.json/..",
+    "a" * 4000,
+    "",
+    "con\x00trol",
+    "é" * 300,
+]
 
 
 def test_no_name_of_the_server_becomes_a_path(root: Path) -> None:
