@@ -5,6 +5,7 @@ A record may come from anywhere, so it is checked before anything of it is used.
 
 import json
 import math
+import textwrap
 import zlib
 from pathlib import Path
 
@@ -102,7 +103,9 @@ def fit(notebook: NotebookNode, name: str) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     about = {"notebook": name, "code": what_runs(list(map(Cell, notebook.cells)))}
     about["last"] = mark(code[-1].source)
-    lines = [RECORDER.read_text().rstrip(), "", "", f"Recorder({about!r});"]
+    # All within a function: the notebook may give each of its names another meaning.
+    within = textwrap.indent(f"{RECORDER.read_text()}\nRecorder(about)\n", "    ")
+    lines = ["def record(about):", within, f"record({about!r})", "del record"]
     cell = new_code_cell("\n".join(lines), id="recorder", metadata={"tags": ["fold"], **HIDDEN})
     notebook.cells.insert(notebook.cells.index(code[0]), cell)
 

@@ -227,6 +227,7 @@ def test_words_make_no_older_version_and_code_does(before: str, after: str, olde
 
 CELLS = [
     "class launch: launches = {}",
+    "small = cut = json = re = time = Path = machine = suppress = about = None",
     "import sys, json; sys.modules['launch'] = launch",
     "print('✓ well')\nprint('x' * 9999)",
     "!echo --nproc-per-node=2",
@@ -256,11 +257,11 @@ def run_recorded(folder: Path, cells: list[str]) -> dict:
 def test_a_notebook_that_fails_leaves_a_record_too(tmp_path: Path) -> None:
     run = run_recorded(tmp_path, CELLS)
     assert parsed(json.dumps(run).encode()) == run
-    assert not run["whole"] and len(run["cells"]) == 7
-    assert [cell["mark"] for cell in run["cells"]] == [mark(source) for source in CELLS[:7]]
-    assert run["cells"][2]["printed"] == ["✓ well", "x" * 200]
-    assert run["cells"][5]["printed"] == ["2 × faster"]
-    assert run["cells"][6]["error"] == "ZeroDivisionError: division by zero"
+    assert not run["whole"] and len(run["cells"]) == 8
+    assert [cell["mark"] for cell in run["cells"]] == [mark(source) for source in CELLS[:8]]
+    assert run["cells"][3]["printed"] == ["✓ well", "x" * 200]
+    assert run["cells"][6]["printed"] == ["2 × faster"]
+    assert run["cells"][7]["error"] == "ZeroDivisionError: division by zero"
     [launch] = run["launches"]
     assert launch["program"] == "prog" and launch["code"] == 0
     assert launch["reported"] == {"world_size": 2, "long": None, "few": [1]}
@@ -269,6 +270,6 @@ def test_a_notebook_that_fails_leaves_a_record_too(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_a_notebook_that_runs_to_its_end_says_so(tmp_path: Path) -> None:
-    run = run_recorded(tmp_path, CELLS[:4])
+    run = run_recorded(tmp_path, CELLS[:5])
     assert run["whole"] and run["running"] == ""
     assert run["seconds"] >= sum(cell["seconds"] for cell in run["cells"]) - 1
