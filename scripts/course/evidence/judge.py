@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from course.evidence.record import mark
+from course.evidence.record import checks, mark
 from course.lesson import Lesson
 
 ROW = re.compile(r"^\| (`.*?) \| (.*) \| (.*) \|$", re.MULTILINE)
@@ -52,18 +52,17 @@ def of_record(root: Path, run: dict) -> Verdict:
     cells = run["cells"]
     failed = next((cell for cell in cells if "error" in cell), None)
     if run["whole"] and failed is None:
-        lines = [line for cell in cells for line in cell["printed"]]
-        right = sum(line.startswith("✓") for line in lines)
-        wrong = sum(line.startswith("✗") for line in lines)
+        right, wrong = checks(run)
         return Verdict(True, f"ran to the end in {minutes} on {where}, {right} ✓ and {wrong} ✗")
     if failed is None:
         line = run["running"] or (cells[-1]["line"] if cells else "")
         number = len(cells) + bool(run["running"])
         said = f"ended in cell {number} ({plain(line, 60)}) without an error, after {minutes}"
-        return Verdict(False, f"{said}: memory, or the session's time, was over")
+        return Verdict(False, f"{said}: perhaps there was no memory left, or no time")
     number = cells.index(failed) + 1
-    bad = [each for each in run["launches"] if each["code"] and "printed" in each]
-    told = "\n".join([*(bad[-1]["printed"] if bad else []), failed["error"]])
+    told = failed["error"]
+    if told.startswith("LaunchError") and run["launches"]:  # the cause was printed by the launch
+        told = "\n".join([*run["launches"][-1].get("printed", []), told])
     line = plain(failed["line"], 60)
     said = f"failed in cell {number} ({line}): {plain(failed['error'], SHOWN)}"
     return Verdict(False, said, explained(root, told))

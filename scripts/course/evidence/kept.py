@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from slugify import slugify
 
+from course.evidence.record import checks
 from course.files import write
 
 KAGGLE = "kaggle-t4x2.json"
@@ -149,7 +150,7 @@ def row(run: dict, verdicts: list[str]) -> dict:
     for launch in run["launches"]:
         name = f"{launch['program']} on {launch['ranks']}"
         launches.setdefault(name, round(launch["seconds"]))
-    said = printed(run)
+    right, wrong = checks(run)
     return {
         "row": lesson,
         "code": run["code"],
@@ -158,8 +159,8 @@ def row(run: dict, verdicts: list[str]) -> dict:
         "gpus": len(machine["gpus"]),
         "backend": "nccl" if "nccl" in backends else "gloo" if "gloo" in backends else "",
         "torch": machine["torch"],
-        "right": sum(line.startswith("✓") for line in said),
-        "wrong": sum(line.startswith("✗") for line in said),
+        "right": right,
+        "wrong": wrong,
         "verdicts": verdicts,
         "launches": launches,
         "numbers": numbers(run, lesson[:2]),

@@ -14,8 +14,8 @@ BAR = 30  # letters of the longest bar
 def head(row: dict) -> tuple[str, str]:
     """The GPU minutes of a lesson as they were measured, for the line under its title."""
     minutes = row["minutes"]
-    english = f"{minutes} of your GPU minutes (measured on Kaggle on {row['date']})"
-    return english, f"{minutes} 分鐘的 GPU 時數（{row['date']} 在 Kaggle 上量的）"
+    english = f"{minutes} of your GPU minutes (measured on {row['date']})"
+    return english, f"{minutes} 分鐘的 GPU 時數（{row['date']} 實測）"
 
 
 def field(rows: dict[str, dict], name: str) -> str | None:

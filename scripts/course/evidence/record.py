@@ -98,6 +98,14 @@ def record_file(name: str) -> str:
     return f"{name.rpartition('/')[2].split('_')[0]}_run.json"
 
 
+def checks(run: dict) -> tuple[int, int]:
+    """How many lines begin with ✓ and with ✗ that the notebook's own cells printed."""
+    own = [cell for cell in run["cells"] if not cell["line"].startswith("!")]
+    lines = [line for cell in own for line in cell["printed"]]
+    right = sum(line.startswith("✓") for line in lines)
+    return right, sum(line.startswith("✗") for line in lines)
+
+
 def fit(notebook: NotebookNode, name: str) -> None:
     """Make a notebook keep a record: a folded cell ahead of its code."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -176,7 +176,7 @@ def test_the_page_shows_what_was_measured_and_says_where_nothing_was() -> None:
     assert "| 06 | DDP on two ranks, × one rank · DDP 是一個 rank 的幾倍 | 1.85 |" in page
     assert "| 06_ddp | 7 | 2 GPU, nccl, torch 2.10, 2026-12-01 | 9 / 0 |" in page
     assert "| 07_compile | 5, a guess · 估計 | not measured yet · 尚未量測 | |" in page
-    assert "7 of your GPU minutes (measured on Kaggle on 2026-12-01)" in head(MADE_UP["06_ddp"])[0]
+    assert "7 of your GPU minutes (measured on 2026-12-01)" in head(MADE_UP["06_ddp"])[0]
     empty = two_t4s({}, {"06_ddp": 6})
     assert empty.count("not measured yet") == len(HEADLINES) + 1 and "█" not in empty
     machine = {"gpus": ["NVIDIA <b>"], "torch": "2.15", "nccl": ""}
