@@ -21,7 +21,7 @@ import nbformat
 from course import ROOT
 from course.evidence.judge import of_record, plain, verdicts
 from course.evidence.kept import TWO, keep, machines, valid
-from course.evidence.record import RecordError, fit, read, record_file, what_runs
+from course.evidence.record import RecordError, checks, fit, read, record_file, what_runs
 from course.evidence.shared import ALLOW, NEEDED, nccl_version, share_gpu
 from course.lesson import Lesson, about, meant_by
 
@@ -34,6 +34,12 @@ def today(root: Path) -> dict[str, Path]:
     if not paths:
         sys.exit("evidence: there are no solved notebooks: make them with `make build`.")
     return {path.stem: path for path in paths}
+
+
+def forecast(run: dict) -> str:
+    """Whether a whole run went as its lesson says: then no check of the solved notebook fails."""
+    _, wrong = checks(run)
+    return "NOT as forecast" if wrong else "as forecast"
 
 
 def take_in(root: Path, solved: dict[str, Path], path: Path) -> bool:
@@ -58,12 +64,14 @@ def take_in(root: Path, solved: dict[str, Path], path: Path) -> bool:
     elif run["machine"]["kaggle"] and about(notebook).get("gpu_minutes") and gpus != TWO:
         on = ", ".join(gpus) or "no GPU"
         problem = f"it ran on {on}: choose GPU T4 ×2 under Accelerator, and run it again"
+    elif not run["machine"]["kaggle"] and not gpus:
+        problem = "it ran on no GPU, and this is about GPUs: run it on a machine that has one"
     if problem:
         page = f" → {verdict.page}" if verdict.page else ""
-        print(f"{lesson}: NOT as forecast, not kept: {problem}{page}")
+        print(f"{lesson}: NOT kept: {problem}{page}")
         return False
     place = keep(root, run, verdicts(run, here))
-    print(f"{lesson}: as forecast, {verdict.said}: kept in {place.relative_to(root)}")
+    print(f"{lesson}: {forecast(run)}, {verdict.said}: kept in {place.relative_to(root)}")
     return True
 
 
@@ -134,14 +142,15 @@ def run_all(root: Path, solved: dict[str, Path], names: list[str], nccl: bool) -
     for name in wanted:
         record = run_here(root, solved[name], nccl)
         if not record.exists():
-            print(f"{name}: NOT as forecast: it left no record, see above")
+            print(f"{name}: NOT as forecast, it left no record: see above")
         elif nccl:
             verdict = of_record(root, read(record))
-            print(f"{name}: {'as' if verdict.well else 'NOT as'} forecast, {verdict.said}")
+            said = forecast(read(record)) if verdict.well else "NOT as forecast"
+            print(f"{name}: {said}, {verdict.said}")
             well += [name] * verdict.well
         else:
             well += [name] * take_in(root, solved, record)
-    print(f"{len(well)} of {len(wanted)} lessons were as forecast")
+    print(f"{len(well)} of {len(wanted)} lessons ran to the end")
     return 0 if len(well) == len(wanted) else 1
 
 

@@ -57,7 +57,7 @@ def test_a_record_is_kept_without_its_owner_and_the_newest_wins(root: Path) -> N
     first = of_lesson(seconds=500, launches=[a_launch("scaling", table=TABLE)])
     done = take_in(root, first, of_lesson(launches=first["launches"]), of_lesson("workshop"))
     assert done.returncode == 0, done.stdout + done.stderr
-    line = "06_ddp: as forecast, ran to the end in 6.0 minutes on 2 × Tesla T4, 2 ✓ and 1 ✗"
+    line = "06_ddp: as forecast, ran to the end in 6.0 minutes on 2 × Tesla T4, 2 ✓ and 0 ✗"
     assert f"{line}: kept in assets/{KAGGLE}\n" in done.stdout
     file = kept(root)
     assert [row["row"] for row in file["rows"]] == ["06_ddp", "workshop"]
@@ -65,6 +65,12 @@ def test_a_record_is_kept_without_its_owner_and_the_newest_wins(root: Path) -> N
     assert (row["minutes"], row["gpus"], row["backend"]) == (6, 2, "nccl")
     assert row["numbers"] == {"pace_one": 2050.0, "pace_two": 4100.0, "scaling": 2.0}
     assert set(file["machine"]) == {"gpus", "driver", "torch", "nccl", "python", "kaggle"}
+
+
+def test_a_check_that_failed_is_told(root: Path) -> None:
+    done = take_in(root, of_lesson(cells=[a_cell("print(check)", "✗ not yet")]))
+    assert "06_ddp: NOT as forecast, ran to the end" in done.stdout
+    assert kept(root)["rows"][0]["wrong"] == 1
 
 
 def edited(**changed: object) -> dict:
@@ -79,7 +85,8 @@ REFUSED = {
     "one GPU": (edited(gpus=["Tesla T4"]), "it ran on Tesla T4: choose GPU T4 ×2"),
     "P100": (edited(gpus=["Tesla P100"]), "it ran on Tesla P100: choose GPU T4 ×2"),
     "no GPU": (edited(gpus=[]), "it ran on no GPU"),
-    "failed": (FAILED, "NOT as forecast, not kept: failed in cell 3 (run = result"),
+    "a laptop": (edited(gpus=[], kaggle=False), "it ran on no GPU, and this is about GPUs"),
+    "failed": (FAILED, "NOT kept: failed in cell 3 (run = result"),
     "half": (of_lesson(whole=False), "without an error, after 6.0 minutes"),
     "unsolved": (of_lesson() | {"notebook": "06_ddp"}, "evidence comes from solved lessons"),
     "unknown": (of_lesson() | {"notebook": "solutions/99_x"}, "it is of solutions/99_x"),
