@@ -136,6 +136,8 @@ class Recorder:
             self.titles = [title[:LETTERS] for title in titles if title]
 
     def after(self, outcome) -> None:
+        if not self.run["running"]:  # our own cell, which has begun before there was a recorder
+            return
         with suppress(Exception):
             self.took = time.perf_counter() - self.began
             self.line = self.run["running"]
