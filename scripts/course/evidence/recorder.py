@@ -53,7 +53,8 @@ def small(value, depth: int = DEPTH):
         return [small(own, depth - 1) for own in value]
     if isinstance(value, str):
         return value[:LETTERS]
-    return value if isinstance(value, (int, float)) else None
+    is_number = isinstance(value, (int, float)) and abs(value) < 1e18  # neither NaN nor infinite
+    return value if is_number else None
 
 
 def cut(text: str) -> list[str]:
@@ -130,8 +131,9 @@ class Recorder:
 
     def drawn(self) -> None:
         with suppress(Exception):
-            plots = sys.modules.get("matplotlib.pyplot")
-            figures = [plots.figure(number) for number in plots.get_fignums()] if plots else []
+            plots = sys.modules.get("matplotlib._pylab_helpers")
+            open_now = plots.Gcf.get_all_fig_managers() if plots else []
+            figures = [manager.canvas.figure for manager in open_now]
             titles = [axes.get_title() for figure in figures for axes in figure.axes]
             self.titles = [title[:LETTERS] for title in titles if title]
 

@@ -239,7 +239,8 @@ CELLS = [
     "print('✓ well')\nprint('x' * 9999)",
     "!echo --nproc-per-node=2",
     "launch.launches['prog'] = type('L', (), {'code': 0, 'text': ''})()\n"
-    "json.dump({'world_size': 2, 'long': [0] * 999, 'few': [1]}, open('prog.json', 'w'))",
+    "said = {'world_size': 2, 'long': [0] * 999, 'few': [1], 'bad': float('nan'), 'big': 10**400}\n"
+    "json.dump(said, open('prog.json', 'w'))",
     "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\n"
     "plt.subplots()[1].set_title('2 × faster');",
     "1 / 0",
@@ -271,7 +272,13 @@ def test_a_notebook_that_fails_leaves_a_record_too(tmp_path: Path) -> None:
     assert run["cells"][7]["error"] == "ZeroDivisionError: division by zero"
     [launch] = run["launches"]
     assert launch["program"] == "prog" and launch["code"] == 0
-    assert launch["reported"] == {"world_size": 2, "long": None, "few": [1]}
+    assert launch["reported"] == {
+        "world_size": 2,
+        "long": None,
+        "few": [1],
+        "bad": None,
+        "big": None,
+    }
     assert run["machine"]["torch"] and not run["machine"]["kaggle"]
 
 
