@@ -260,7 +260,10 @@ def main() -> int:
         kaggle = Kaggle(api, args.pause)
         circle = Circle(kaggle, pushed, results, going, set(fresh), args.pause, api, verdicts)
         try:
-            circle.now() if args.now else circle.go()
+            if args.now:
+                circle.now()
+            else:
+                circle.go()
         except KeyboardInterrupt:
             tqdm.write("publish: interrupted; what runs on Kaggle goes on there")
         except ExpiredError as error:
