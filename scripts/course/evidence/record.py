@@ -17,6 +17,7 @@ from course.lesson import Cell, files_of
 from course.sources import HIDDEN
 
 RECORDER = Path(__file__).with_name("recorder.py")
+RECORDED = "recorder"  # the id of the cell that records
 MOST = 2_000_000  # bytes of a record; those of the lessons have a tenth
 TEXT = {"type": "string", "maxLength": 400}
 SECONDS = {"type": "number", "minimum": 0, "maximum": 100_000}
@@ -114,7 +115,7 @@ def fit(notebook: NotebookNode, name: str) -> None:
     # All within a function: the notebook may give each of its names another meaning.
     within = textwrap.indent(f"{RECORDER.read_text()}\nRecorder(about)\n", "    ")
     lines = ["def record(about):", within, f"record({about!r})", "del record"]
-    cell = new_code_cell("\n".join(lines), id="recorder", metadata={"tags": ["fold"], **HIDDEN})
+    cell = new_code_cell("\n".join(lines), id=RECORDED, metadata={"tags": ["fold"], **HIDDEN})
     notebook.cells.insert(notebook.cells.index(code[0]), cell)
 
 

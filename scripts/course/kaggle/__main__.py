@@ -30,6 +30,7 @@ from course.files import write
 from course.kaggle.fetch import RUNNING, Brought, ExpiredError, FetchError, Kaggle, State
 from course.kaggle.push import (
     Pushed,
+    code_of,
     contents,
     gpu_minutes,
     identity,
@@ -85,6 +86,14 @@ class Results:
         return verdict
 
 
+def is_older(brought: Brought, name: str, folder: Path) -> bool:
+    """Whether a record is of another version of this notebook than the one that was pushed."""
+    with suppress(RecordError):
+        run = parsed(brought.record or b"")
+        return run["notebook"] == name and run["code"] != code_of(folder)
+    return False
+
+
 @dataclass
 class Circle:
     """Notebooks on their way: to Kaggle, through it, and back."""
@@ -111,6 +120,8 @@ class Circle:
     def bring(self, name: str, state: State) -> None:
         folder = self.folders[name]
         brought = self.kaggle.bring(identity(folder), record_file(name))
+        if name in self.fresh and is_older(brought, name, folder):
+            raise FetchError("Kaggle still shows what an earlier version left")
         pushed = self.pushed.hashes.get(identity(folder), "")
         self.tell(name, self.results.keep(name, folder, pushed, state, brought))
 
@@ -258,7 +269,8 @@ def main() -> int:
     if going:
         api = log_in()
         kaggle = Kaggle(api, args.pause)
-        circle = Circle(kaggle, pushed, results, going, set(fresh), args.pause, api, verdicts)
+        to_push = set() if args.now else set(fresh)
+        circle = Circle(kaggle, pushed, results, going, to_push, args.pause, api, verdicts)
         try:
             if args.now:
                 circle.now()

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 from requests import RequestException
 
 from course import same
-from course.evidence.record import fit
+from course.evidence.record import RECORDED, fit, what_runs
 from course.files import write
-from course.lesson import about, meant_by
+from course.lesson import Lesson, about, meant_by
 from course.listed import notebook_metadata
 
 
@@ -123,6 +123,15 @@ def gpu_minutes(folder: Path) -> int:
     """How many minutes of two GPUs a run of a prepared notebook takes, as its lesson guesses."""
     [path] = folder.glob("*.ipynb")
     return about(json.loads(path.read_text())).get("gpu_minutes", 0)
+
+
+def code_of(folder: Path) -> str:
+    """The hash of what a prepared notebook runs, without the cell that records it."""
+    import nbformat
+
+    [path] = folder.glob("*.ipynb")
+    cells = Lesson.of(nbformat.read(path, as_version=4)).cells
+    return what_runs([cell for cell in cells if cell.node.id != RECORDED])
 
 
 def prepare_all(root: Path, listed: dict, owner: str, names: list[str]) -> dict[str, Path]:

@@ -140,6 +140,15 @@ def test_now_takes_what_has_ended_and_pushes_nothing(root: Path) -> None:
     assert "1 to push" in said, "what --now brought may be of another version"
 
 
+def test_what_an_earlier_version_left_is_no_result(root: Path) -> None:
+    older = left(a_record(code="0" * 16), states=["COMPLETE"])
+    code, said = circle(root, "solutions/02", s02=older)
+    assert code == 1
+    assert said.count("Kaggle still shows what an earlier version left; tries again") == 1
+    assert "solutions/02_two: FAILED Kaggle still shows what an earlier version left" in said
+    assert "ran to the end in" not in said
+
+
 FAILED = a_record(whole=False)
 FAILED["cells"][-1] |= {"error": RAISED}
 FAILED["launches"][-1] |= {"code": 1, "printed": ["E: Address already in use", "more"]}
