@@ -38,6 +38,7 @@ from course.kaggle.push import (
     prepare_all,
     push,
 )
+from course.lesson import WORKSHOP
 from course.listed import NAME, MetadataError, load
 
 AT_ONCE = 2  # GPU sessions of one account
@@ -218,15 +219,22 @@ def known_already(folders: dict[str, Path], results: Results) -> dict[str, Verdi
     return {name: verdict for name, verdict in known.items() if verdict}
 
 
-def summary(verdicts: dict[str, Verdict], names: list[str], again: str) -> int:
+def summary(
+    verdicts: dict[str, Verdict], folders: dict[str, Path], results: Results, again: str
+) -> int:
     """Say how many came to their end, which did not, and how to go on; 1 if any did not."""
-    well = [name for name in names if name in verdicts and verdicts[name].well]
-    print(f"{len(well)} of {len(names)} notebooks ran to the end")
-    left = [name for name in names if name not in well]
+    well = [name for name in folders if name in verdicts and verdicts[name].well]
+    print(f"{len(well)} of {len(folders)} notebooks ran to the end")
+    left = [name for name in folders if name not in well]
     for name in left:
         print(f"  {name}: {verdicts[name].said if name in verdicts else 'has not come back yet'}")
-    if left:
-        print(f'The same command goes on: {again} LESSONS="{" ".join(left)}"')
+    failed = [name for name in left if results.of(folders[name])]  # as they are now
+    waiting = [name for name in left if name not in failed]
+    if waiting:
+        print(f'The same command goes on: {again} LESSONS="{" ".join(waiting)}"')
+    if failed:
+        once_more = f'{again} ALL=--all LESSONS="{" ".join(failed)}"'
+        print(f"Failed there, and not run again until it changes, or with: {once_more}")
     solved = [name for name in well if name.startswith("solutions/")]
     if solved:
         print("What they measured goes into the pages: make evidence FILE=build/kaggle-results")
@@ -264,7 +272,8 @@ def main() -> int:
         return 0
 
     again = f"make kaggle OWNER={owner}"
-    going = {name: path for name, path in folders.items() if name not in known}
+    names = sorted(folders, key=lambda name: WORKSHOP not in name)  # the class first
+    going = {name: folders[name] for name in names if name not in known}
     verdicts = dict(known)
     if going:
         api = log_in()
@@ -283,7 +292,7 @@ def main() -> int:
         except OSError as error:
             place = error.filename or results.folder
             tqdm.write(f"publish: {place}: {error.strerror}: make room, then run this again.")
-    return summary(verdicts, list(folders), again)
+    return summary(verdicts, folders, results, again)
 
 
 if __name__ == "__main__":

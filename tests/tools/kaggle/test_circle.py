@@ -225,6 +225,13 @@ def test_what_went_wrong_is_told_in_one_line(root: Path, kind: str) -> None:
     assert expected in said, said
     well = kind in ("no record", "no JSON", "another's")
     assert code == (0 if well else 1)
+    if kind == "log":
+        assert said.splitlines()[-1].endswith(
+            'kaggle OWNER=me ALL=--all LESSONS="solutions/02_two"'
+        )
+        (root / "requests").unlink()
+        assert expected.removeprefix("FAILED ") in circle(root, "solutions/02", s02=answer)[1]
+        assert not (root / "requests").exists(), "no hours for the same failure"
 
 
 @pytest.mark.parametrize("kind", WELL)
