@@ -36,7 +36,9 @@ def fastest_way(run: dict, way: str) -> float:
 
 
 def ratio_of(run: dict) -> float:
-    """The plain network's seconds over DataParallel's, for the largest batch."""
+    """The plain network's seconds over DataParallel's on two GPUs, for the largest batch."""
+    if run["used"] != [0, 1]:
+        raise LookupError("it used no second GPU")
     times = run["times"][-1]
     return median(times["plain"]) / median(times["parallel"])
 

@@ -236,7 +236,7 @@ CELLS = [
     "class launch: launches = {}",
     "small = cut = json = re = time = Path = machine = suppress = about = None",
     "import sys, json; sys.modules['launch'] = launch",
-    "print('✓ well')\nprint('x' * 9999)",
+    "print('✓ well')\nprint('x' * 999)",
     "!echo --nproc-per-node=2",
     "launch.launches['prog'] = type('L', (), {'code': 0, 'text': ''})()\n"
     "said = {'world_size': 2, 'long': [0] * 999, 'few': [1], 'bad': float('nan'), 'big': 10**400}\n"
