@@ -62,9 +62,6 @@ launch-faults: .venv/test  ## let every launch fail in five ways, or those of LE
 aborts: .venv/test  ## 500 launches on gloo: does a rank die after its work? And 40 without the cure
 	$(BIN)/python tests/campaigns/aborts.py
 
-one-gpu: .venv/test  ## lessons on one GPU, which two ranks share over gloo; over nccl: PARTS="--nccl"
-	$(BIN)/python tests/campaigns/one_gpu.py $(PARTS) $(LESSONS)
-
 forks: .venv/test  ## do forked launches of a lesson compute what plain ones compute? All, or LESSONS="06"
 	$(BIN)/python tests/campaigns/forked.py $(LESSONS)
 
@@ -105,8 +102,12 @@ address: .venv/build  ## say where the course is, for badges, slides and handout
 	@$(BIN)/python -m course.kaggle.address --repository "$(REPO)" --owner "$(OWNER)"
 	$(BIN)/python -m course.build
 
-kaggle: build  ## push every notebook to Kaggle, or some: OWNER=your-kaggle-name LESSONS="03 06"; LANGUAGE=zh
-	$(BIN)/python -m course.kaggle --owner "$(OWNER)" --language "$(LANGUAGE)" $(ALL) $(LESSONS)
+kaggle: build  ## run notebooks on Kaggle, and bring back what became of them: OWNER=your-kaggle-name LESSONS="03 06"; LANGUAGE=zh
+	@$(BIN)/python -m course.kaggle --owner "$(OWNER)" --language "$(LANGUAGE)" $(ALL) $(PARTS) $(LESSONS)
+
+evidence: $(if $(FILE),.venv/build,.venv/run)  ## what lessons show on this machine's GPUs, or in FILE=06_run.json, goes into the pages
+	@$(BIN)/python -m course.evidence $(if $(FILE),--file "$(FILE)") $(PARTS) $(LESSONS); \
+		ended=$$?; $(BIN)/python -m course.build && exit $$ended
 
 grade: .venv/run  ## run a class's notebooks again, each in a sandbox, and tell who solved what: DIR=submissions; exams: EXAM=1
 	$(BIN)/python -m course.grade "$(DIR)" $(if $(EXAM),--exam "$(SEED)") $(OPTIONS)
@@ -168,4 +169,4 @@ lab: .venv/run  ## open the notebooks in JupyterLab
 	@.venv-cluster/bin/python $(PIP) -r tests/cluster-requirements.txt
 	@touch $@
 
-.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts one-gpu forks faults cluster bench speedrun programs build workshop exam key outputs address kaggle grade lab
+.PHONY: help run site test check style test-all test-thorough test-kaggle mutants launch-faults aborts forks faults cluster bench speedrun programs build workshop exam key outputs address kaggle evidence grade lab

@@ -50,6 +50,8 @@ class Course:
         self.programs = {path.name: path for path in rooms.files(self.lessons)}
         self.runs = {path.name: path for path in (root / "assets").glob("*.json")}
         self.listed = listed.load(root)  # where the notebooks open elsewhere
+        # What machines with GPUs showed, by file and lesson; the build looks what still holds.
+        self.measured: dict[str, dict[str, dict]] = {}
 
     def name(self, path: Path) -> str:
         return str(path.relative_to(self.root))

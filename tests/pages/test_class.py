@@ -54,7 +54,7 @@ def block(row: str) -> Block:
         slack="**slack · 空檔**" in content,
         programs=re.findall(r"`(\w+)\.py`", programs),
         measured=re.findall(r"#(.*?)#seconds", measured),
-        guesses=numbers(guesses),
+        guesses=[int(seconds) for seconds in re.findall(r'data-else="(\d+)"', guesses)],
     )
 
 

@@ -47,7 +47,7 @@ def test_every_word_can_be_changed_but_what_is_filled_and_drawn(page: Page):
     page.keyboard.press("e")
     fixed = page.evaluate(script("fixed_text"))
     assert fixed and not any(fixed)
-    filled = ":is(pre, svg, [data-run])"
+    filled = ":is(pre, svg, [data-run], [data-t4])"
     assert not page.locator(f"[contenteditable] {filled}, {filled}[contenteditable]").count()
 
 

@@ -15,7 +15,17 @@ COURSE = ROOT / "scripts" / "course"
 COMMANDS = ("build", "run", "site", "grade", "kaggle", "measure")
 # What several commands need, each resting on those before it alone.
 SHARED = ("rooms", "same", "languages", "launches", "lesson", "processes", "machine", "files")
-SHARED += ("report", "listed", "filled", "outputs", "sources", "exam", "forked", "facts")
+SHARED += (
+    "report",
+    "listed",
+    "filled",
+    "outputs",
+    "sources",
+    "exam",
+    "forked",
+    "evidence",
+    "facts",
+)
 LARGEST = 10  # files of Python in one room, beside __init__.py
 # A piece of text by which something is known, and the one file of the tools that holds it. What
 # travels without the tools (launch.py, handin.py) or runs ahead of them has its own.

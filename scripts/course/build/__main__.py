@@ -25,6 +25,8 @@ from course.build.pages import Errors, add_head, fill_errors, filled_page, fille
 from course.build.programs import check_needs, check_programs, check_rooms
 from course.build.session import check_launches
 from course.build.workshop import workshop
+from course.evidence.kept import machines, valid
+from course.evidence.record import what_runs
 from course.exam import paper
 from course.facts import kept
 from course.files import write
@@ -74,14 +76,17 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
     check_lessons(course)
 
     errors = Errors(course, exercises)
+    table = errors.table()
+    books = {}
+    for lessons, solved in ((exercises, False), (solutions, True)):
+        fill_errors(lessons, table)
+        books[solved] = notebooks(course, lessons, solved)
+    course.measured = measured(course, books[True])
     tables = filled_tables(course, errors)
     files = dict(tables)
-    table = errors.table()
-    for lessons in (exercises, solutions):
-        solved = lessons is solutions
+    for solved, named in books.items():
         folder = course.notebooks / "solutions" if solved else course.notebooks
-        fill_errors(lessons, table)
-        for stem, book in notebooks(course, lessons, solved).items():
+        for stem, book in named.items():
             path = folder / f"{stem}.ipynb"
             add_head(course, book, course.name(path))
             seal(book)
@@ -93,6 +98,14 @@ def derived(course: Course, force: bool = False, inert: Inert = NOTHING) -> dict
     pages = [*assets.glob("*.html"), *assets.rglob("*.md")]
     files |= {path: filled_page(course, path) for path in pages if path not in tables}
     return files | kept.readme(course, files)
+
+
+def measured(course: Course, solved: dict[str, NotebookNode]) -> dict[str, dict[str, dict]]:
+    """What machines with GPUs showed of lessons that still run the same, by file and lesson."""
+    files = machines(course.root)
+    stems = {row["row"] for file in files.values() for row in file["rows"]} & solved.keys()
+    code = {stem: what_runs(Lesson.of(solved[stem]).cells) for stem in stems}
+    return {name: valid(file, code) for name, file in files.items()}
 
 
 def put(path: Path, content: bytes) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from course import listed
+from course.evidence import page as evidence
+from course.evidence.kept import KAGGLE, machines
 from course.facts import minutes
 from course.facts.parts import doors_table, lessons_table, part_items
 from course.facts.routes import routes_table
 from course.filled import filled_region, with_numbers
-from course.lesson import WORKSHOP, Lesson, demand
+from course.lesson import WORKSHOP, Lesson, about, demand
 from course.sources import Course
 
 # ---- the tables of errors
@@ -90,6 +92,8 @@ def fill_errors(lessons: dict[Path, Lesson], table: str) -> None:
 
 CODE = re.compile(r'(<pre [^>]*?data-src="([^"]*)"[^>]*>).*?(</pre>)', re.DOTALL)
 ADDRESS = re.compile(r'(<code [^>]*?data-address="(\w+)">).*?(</code>)')
+# A text that stays as in `data-else` until two T4s have measured something: see evidence.page.
+T4 = re.compile(r'(<span data-t4="([^"]*)" data-else="([^"]*)">).*?(</span>)')
 COMMENT = re.compile("  # .*$", re.MULTILINE)  # behind code
 CODE_OF_CLASS = re.compile(r'(<p class="qr" data-address="class">).*?(</p>)', re.DOTALL)
 
@@ -109,8 +113,31 @@ def filled_tables(course: Course, errors: Errors) -> dict[Path, str]:
         text = path.read_text()
         for name, table in regions.items():
             text = filled_region(text, name, table, place)
-        pages[path] = with_numbers(course.root, text, place)
+        pages[path] = with_t4(course, with_numbers(course.root, text, place))
     return pages
+
+
+def with_t4(course: Course, text: str) -> str:
+    """A text with what two T4s showed, as far as they did."""
+    rows = course.measured.get(KAGGLE, {})
+
+    def told(match: re.Match) -> str:
+        value = evidence.field(rows, match[2])
+        return match[1] + (match[3] if value is None else html.escape(value)) + match[4]
+
+    return T4.sub(told, text)
+
+
+def machine_tables(course: Course) -> dict[str, str]:
+    """The tables of the page on machines."""
+    guesses = {path.stem: about(source)["gpu_minutes"] for path, source in course.sources.items()}
+    guesses = {stem: minutes for stem, minutes in guesses.items() if minutes}
+    files = machines(course.root)
+    for name, file in files.items():
+        file["rows"] = list(course.measured.get(name, {}).values())
+    own = {name: file for name, file in files.items() if file["rows"]}
+    rows = course.measured.get(KAGGLE, {})
+    return {"two-t4s": evidence.two_t4s(rows, guesses), "machines": evidence.others(own)}
 
 
 def filled_page(course: Course, path: Path) -> str:
@@ -129,10 +156,13 @@ def filled_page(course: Course, path: Path) -> str:
         return match[1] + drawn(course.listed.get("class_url", "")) + match[2]
 
     text = course.with_lines(CODE.sub(code, path.read_text()), place)
-    text = with_numbers(course.root, text, place)
+    text = with_t4(course, with_numbers(course.root, text, place))
     text = CODE_OF_CLASS.sub(code_of_class, ADDRESS.sub(address, text))
     if "<!-- parts: " in text:
         text = filled_region(text, "parts", part_items(course), place)
+    if "<!-- machines: " in text:
+        for name, table in machine_tables(course).items():
+            text = filled_region(text, name, table, place)
     return text
 
 

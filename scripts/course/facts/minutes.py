@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 
 from course import ROOT
+from course.evidence.kept import KAGGLE
+from course.evidence.page import head as measured_minutes
 from course.languages import CJK, FENCED
 from course.lesson import (
     DIFF,
@@ -171,6 +173,12 @@ def told(course: Course, path: Path) -> tuple[str, int]:
     return " + ".join(core), rounded(held.get("further", Part()).minutes)
 
 
+def guessed_minutes(minutes: int) -> tuple[str, str]:
+    """A lesson's own guess, where nobody has measured it."""
+    english = f"{minutes} of your GPU minutes (a guess, not measured yet)"
+    return english, f"{minutes} 分鐘的 GPU 時數（估計值，尚未實測）"
+
+
 def head(course: Course, path: Path) -> str:
     """What a lesson says under its title: how long it takes, and how many of Kaggle's GPU hours."""
     core, further = told(course, path)
@@ -181,12 +189,14 @@ def head(course: Course, path: Path) -> str:
         chinese += f"，延伸 {further} 分鐘"
     gpu = about(course.sources[path])["gpu_minutes"]
     if gpu:
+        row = course.measured.get(KAGGLE, {}).get(path.stem)
+        takes, takes_chinese = measured_minutes(row) if row else guessed_minutes(gpu)
         english += (
-            f". Running every cell on Kaggle takes about {gpu} of your GPU minutes (a guess, not "
-            "measured yet); reading counts, too, while the session is on."
+            f". Running every cell on Kaggle takes about {takes}; reading counts, too, while the "
+            "session is on."
         )
         chinese += (
-            f"。在 Kaggle 上跑完全部儲存格，約用掉 {gpu} 分鐘的 GPU 時數（估計值，尚未實測）；"
+            f"。在 Kaggle 上跑完全部儲存格，約用掉 {takes_chinese}；"
             "工作階段開著的時候，閱讀的時間也算。"
         )
     else:

@@ -20,6 +20,7 @@ from course.site import map
 from course.sources import Course
 
 LOOK_UP = ("convert", "error-texts", "glossary", "tutorials", "how-fast", "platforms", "on-kaggle")
+LOOK_UP += ("machines",)
 TEACH = ("run-sheet", "day-before", "semester")
 TEMPLATES = FileSystemLoader(Path(__file__).parent)
 WORD = re.compile(r"\b(\d\d|workshop)\b")

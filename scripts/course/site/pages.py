@@ -24,7 +24,7 @@ from course.sources import Course
 BADGES = re.compile(r"^\[!\[Open in Kaggle\].*\n?", re.MULTILINE)
 CELL = re.compile(r"\((?:[\w./]*?(?P<stem>\w+)\.ipynb)?#cell-id=(?P<cell>[\w-]+)\)")
 SHEETS = ("glossary", "tutorials", "how-fast", "platforms", "run-sheet", "day-before", "semester")
-SHEETS += ("error-texts", "convert", "on-kaggle")
+SHEETS += ("error-texts", "convert", "on-kaggle", "machines")
 PAGES = ("deck.html", "handout.html")  # pages of their own, which are copied as they are
 # Links to what is copied as it is; and to files of the repository that the site has no page of.
 COPIED = re.compile(r"\[([^]]*)\]\(((?:\.\./)*(?:assets/)?(?:deck|handout)\.html[^)]*)\)")

@@ -4,8 +4,9 @@ import json
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
-from small_course import FIRST, SECOND, Small
+from small_course import FIRST, PROGRAM, SECOND, Small
 
+from course.evidence.record import what_runs
 from course.facts.minutes import CORE, LAUNCH, Part, lesson_parts, parts, rounded
 from course.lesson import Cell, Lesson
 from course.rooms import LESSONS
@@ -94,6 +95,56 @@ def test_measured_launches_change_the_head(course: Small):
     path.write_text(json.dumps(notebook))
     found = lesson_parts(Course(course.root), course.root / FIRST)
     assert found["core"].seconds == 600
+
+
+T4S = """# Machines · 機器
+
+<!-- two-t4s: filled by make build -->
+<!-- end -->
+
+<!-- machines: filled by make build -->
+<!-- end -->
+
+<span data-t4="hello on 2" data-else="5">5</span>
+"""
+
+
+def test_what_two_t4s_showed_is_told_until_the_lesson_runs_something_else(course: Small):
+    """Made-up numbers, in a course of the tests."""
+    course["assets/machines.md"] = T4S
+    assert course.build() == 0
+    assert (
+        "| 01_first | 5, a guess · 估計 | not measured yet · 尚未量測 | |"
+        in course["assets/machines.md"]
+    )
+    row = {
+        "row": "01_first",
+        "code": what_runs(Lesson.of(course.notebook("solutions/01_first")).cells),
+    }
+    row |= {"date": "2026-12-01", "minutes": 7, "gpus": 2, "backend": "nccl", "torch": "2.10"}
+    row |= {"right": 2, "wrong": 0, "verdicts": [], "launches": {}, "numbers": {}}
+    machine = {"gpus": ["Tesla T4"] * 2, "torch": "2.10", "nccl": "2.27", "kaggle": True}
+    course["assets/kaggle-t4x2.json"] = json.dumps({"machine": machine, "rows": [row]})
+
+    def measured() -> list[bool]:
+        assert course.build() == 0
+        assert course.build("--check") == 0
+        heads = [
+            course.notebook(name).cells[0].source for name in ("01_first", "solutions/01_first")
+        ]
+        told = ["about 7 of your GPU minutes (measured on 2026-12-01)" in head for head in heads]
+        told += ["約用掉 7 分鐘的 GPU 時數（2026-12-01 實測）" in head for head in heads]
+        page = course["assets/machines.md"]
+        told.append("| 01_first | 7 | 2 GPU, nccl, torch 2.10, 2026-12-01 | 2 / 0 |" in page)
+        told.append("| 2 × Tesla T4 | 2.10, 2.27 | 1 |" in page)
+        assert page.endswith('data-else="5">5</span>\n'), "of the workshop there is no run"
+        return told
+
+    assert all(measured())
+    course.replace(PROGRAM, "Count alone", "Count quite alone")
+    assert all(measured()), "words make no version older"
+    course.replace(FIRST, "guess = 6 * 7", "guess = 42")
+    assert not any(measured())
 
 
 @pytest.mark.parametrize("path", COURSE.sources, ids=lambda path: path.stem)

@@ -10,6 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import nbformat
 import pytest
 from kaggle_version import (
     HAS_ROOM,
@@ -27,8 +28,12 @@ from once import once
 from test_00_start_here import check_watched, in_kernel, launching
 from test_committed import COMMITTED
 from test_launch_faults import SAYS, Fault, launches, write
+from test_publish import DEFAULTS, beside_kaggle, publish
 
 from course import rooms
+from course.evidence.kept import numbers
+from course.evidence.record import mark, read, what_runs
+from course.lesson import Lesson
 
 LESSON = ROOT / "notebooks" / "solutions" / "00_start_here.ipynb"
 HELLO = beginning("00_start_here", "hello")
@@ -103,12 +108,40 @@ def test_other_ways_to_start_a_program_are_watched(line: str, tmp_path: Path):
     check_watched(endings, name)
 
 
-def test_lesson_00(tmp_path: Path):
-    version = save_version(LESSON, tmp_path)
+def test_lesson_00_and_back_again(tmp_path: Path):
+    """As it is pushed: it records its run, and the server hands out what it has left."""
+    kernel = {"title": "A course 00", "slug": "a-course-00"}
+    kernel["code_file"] = "notebooks/solutions/00_start_here.ipynb"
+    course = tmp_path / "course"
+    (course / "notebooks" / "solutions").mkdir(parents=True)
+    (course / kernel["code_file"]).write_bytes(LESSON.read_bytes())
+    listed = {"repository": "us/course", "defaults": DEFAULTS, "kernels": [kernel]}
+    (course / "kaggle-metadata.json").write_text(json.dumps(listed))
+    dry = publish(course, "--owner", "me", "--dry-run")
+    pushed = course / "build" / "kaggle" / "a-course-00" / LESSON.name
+    assert pushed.exists(), dry.stderr
+
+    version = save_version(pushed, tmp_path)
     assert version.code == 0, version.said[-3000:]
-    doctor = json.loads((tmp_path / "working" / "doctor.json").read_text())
+    working = tmp_path / "working"
+    doctor = json.loads((working / "doctor.json").read_text())
     assert doctor["kaggle"] == "Batch"
     assert not (HAS_ROOM and doctor["online"])
+    run = read(working / "00_run.json")
+    assert run["whole"] and run["machine"]["kaggle"]
+    assert run["code"] == what_runs(Lesson.at(LESSON).cells)
+    lesson = nbformat.read(pushed, as_version=4)
+    code = [cell.source for cell in lesson.cells if cell.cell_type == "code"]
+    marks = [mark(source) for source in code[1:]]
+    # Beside them papermill has injected the small parameters.
+    assert [cell["mark"] for cell in run["cells"] if cell["mark"] in marks] == marks
+    assert numbers(run, "00").keys() == {"latency_ms", "bandwidth"}
+    if HAS_ROOM:
+        answer = {"files": {path.name: path.read_text() for path in working.glob("*.json")}}
+        answer["states"] = ["QUEUED", "RUNNING", "COMPLETE"]
+        said = beside_kaggle(course, "--owner", "me", answers={"00": answer}).communicate()[0]
+        assert "solutions/00_start_here: ran to the end in" in said
+        assert "1 of 1 notebooks ran to the end" in said
 
 
 # ---- what learners do, and what machines lack
