@@ -1,5 +1,6 @@
 """The box for the output of a failed launch: the rank that failed first, its error, its page."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,7 @@ LARGE = {
 RUBBISH = {
     "binary": "\x00\x01\ufffd" * 400,
     "brackets": "((((" * 500,
+    "rank": "[rank4000000000]: ValueError: no",
     "html": "<img src=x onerror=alert(1)><script>alert(2)</script>" * 30,
 }
 
@@ -84,7 +86,7 @@ def test_no_output_has_gone() -> None:
     assert {output["file"] for output in GIVEN["output"]} == {
         path.name for path in (HERE / "outputs").iterdir()
     }
-    assert len(GIVEN["output"]) >= 35
+    assert len(GIVEN["output"]) >= 36
     assert len(GIVEN["quoted"]) >= 12
 
 
@@ -98,12 +100,48 @@ def test_lines_that_others_quoted_are_understood(errors_page: Page, given: dict)
     check(errors_page, given["text"], given)
 
 
+def answer_to(name: str) -> dict:
+    return next(output for output in GIVEN["output"] if output["file"] == f"{name}.txt")
+
+
+def output(name: str) -> str:
+    return (HERE / "outputs" / f"{name}.txt").read_text()
+
+
 def test_a_copy_from_a_terminal_or_a_mail_is_the_same_output(errors_page: Page) -> None:
-    given = next(output for output in GIVEN["output"] if output["file"] == "raises-three.txt")
     quoted = "".join(f"> {line}\r\n" for line in RAISES.splitlines())
     coloured = RAISES.replace("RuntimeError", "\x1b[31mRuntimeError\x1b[0m")
-    check(errors_page, quoted, given)
-    check(errors_page, coloured, given)
+    check(errors_page, quoted, answer_to("raises-three"))
+    check(errors_page, coloured, answer_to("raises-three"))
+
+
+def test_an_older_torch_does_not_write_the_rank_before_its_lines(errors_page: Page) -> None:
+    """Then torchrun may do so (--tee); else the error has no rank, and torchrun may be wrong."""
+    teed = re.sub(r"\[rank\d\]: ?", "", output("raises-bare-tee"))
+    check(errors_page, teed, answer_to("raises-bare-tee"))
+    shown = errors_page.evaluate(ANSWER, re.sub(r"\[rank\d\]: ?", "", output("raises-bare")))
+    assert shown["how"] == "unnamed"
+    assert "ValueError: label 12" in shown["line"]
+
+
+def test_of_two_machines_the_earlier_report_counts(errors_page: Page) -> None:
+    second = output("stumble").replace("rank 1 stumbles", "rank 3 stumbles")
+    second = second.replace("[rank1]", "[rank3]").replace("rank      : 1", "rank      : 3")
+    second = re.sub(r"_\d\d:\d\d:\d\d", "_20:35:57", second)  # the first one: 20:35:58
+    for text in (RAISES + second, second + RAISES):
+        assert errors_page.evaluate(ANSWER, text)["rank"] == 3
+
+
+def test_time_stamps_count_more_than_the_order_of_lines(errors_page: Page) -> None:
+    given = GIVEN["quoted"][0]
+    check(errors_page, "\n".join(reversed(given["text"].splitlines())), given)
+
+
+def test_slurm_names_a_task(errors_page: Page) -> None:
+    lines = ["srun: error: gpu02: task 3: Killed", "srun: error: gpu01: tasks 0-2: Terminated"]
+    shown = errors_page.evaluate(ANSWER, "\n".join(lines))
+    assert shown["rank"] == 3
+    assert shown["others"] == {"ended": [0, 1, 2]}
 
 
 def test_a_piece_of_a_message_has_its_page(errors_page: Page) -> None:

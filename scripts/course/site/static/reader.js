@@ -3,6 +3,8 @@
 (() => {
   "use strict";
   const LINE = 600; // characters of a line that are read
+  const RANKS = 100_000; // a larger number is none
+  const NAMED = 16; // ranks that one sentence names
   const MESSAGE = 12; // lines of a message
   // What may become of a rank: the more, the more it is a consequence.
   const OWN = 0; // an error of its own
@@ -17,7 +19,7 @@
   const PREFIX = /^.{0,60}?\[rank(\d+)\]:[ ]?/;
   const ROLE = /^\[[a-z]+(\d+)\]:/;
   const WATCHDOG = /\[(?:PG [^\]]*)?Rank (\d+)\]/;
-  const SLURM = /^(?:srun|slurmstepd): error: \S+ tasks? (\d+)\b.*?: (.+)/;
+  const SLURM = /^(?:srun|slurmstepd): error: \S+ tasks? (\d+)(?:-(\d+))?\b.*?: /;
   const STAMP = /\[E ?(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d+)?)/;
   const SPAWNED = /^-- Process (\d+) terminated with the following error|^.*\bprocess (\d+) terminated with (?:signal|exit code) \w+/;
 
@@ -91,8 +93,8 @@
     const loose = [];
     let spawned = null;
     const of = (rank) => {
-      if (!ranks.has(rank)) ranks.set(rank, { rank, lines: [] });
-      return ranks.get(rank);
+      if (rank < RANKS && !ranks.has(rank)) ranks.set(rank, { rank, lines: [] });
+      return ranks.get(rank) || { lines: [] };
     };
     for (const line of lines) {
       const prefix = PREFIX.exec(line) || ROLE.exec(line);
@@ -106,8 +108,10 @@
         const stamp = STAMP.exec(line);
         if (stamp && rank.stamp === undefined) rank.stamp = seconds(...stamp.slice(1));
         rank.lines.push(prefix ? line.slice(prefix[0].length) : line);
-      } else if (slurm) of(Number(slurm[1])).ended = line.trim();
-      else (spawned ? spawned.lines : loose).push(line);
+      } else if (slurm) {
+        const last = Math.min(Number(slurm[2] || slurm[1]), RANKS);
+        for (let task = Number(slurm[1]); task <= last; task += 1) of(task).ended = line.trim();
+      } else (spawned ? spawned.lines : loose).push(line);
     }
     return { ranks, loose, of };
   }
@@ -186,9 +190,9 @@
     const isWaiting = first.level === WAITED || first.level === CLOSED;
     return {
       first,
-      torchrun: root && first.rank !== undefined && root !== first ? root.rank : null,
+      torchrun: root && first.rank !== undefined && root.level > first.level ? root.rank : null,
       same: numbers(isSame),
-      own: numbers((rank) => rank.level <= DUMB && !isSame(rank) && !isLate(rank, first)),
+      own: numbers((rank) => (rank.level === OWN || (rank.level === DUMB && first.rank !== undefined)) && !isSame(rank) && !isLate(rank, first)),
       waited: numbers((rank) => rank.level === WAITED && !isSame(rank)),
       closed: numbers((rank) => rank.level === CLOSED && !isSame(rank)),
       ended: isWaiting ? [] : numbers((rank) => rank.level === ENDED || isLate(rank, first)),
@@ -238,7 +242,8 @@
     const isEnglish = element.closest("[lang]").lang === "en";
     const isInside = /[^.\s]\s*$/.test(element.previousSibling?.textContent || "");
     const word = `${isEnglish && !isInside ? "R" : "r"}ank${isEnglish && ranks.length > 1 ? "s" : ""}`;
-    element.textContent = `${word} ${ranks.join(isEnglish ? ", " : "、")}`;
+    const numbers = ranks.length > NAMED ? [...ranks.slice(0, NAMED), "…"] : ranks;
+    element.textContent = `${word} ${numbers.join(isEnglish ? ", " : "、")}`;
   }
 
   document.addEventListener("DOMContentLoaded", () => {
