@@ -34,6 +34,7 @@
   const LIMIT =
     /detected by watchdog at work|Timeout at NCCL work|Timed out waiting \d+ ?ms|wait timeout after|Watchdog caught collective operation timeout|Socket Timeout|failed to pass monitoredBarrier|caused collective operation timeout|has timed out in/;
   const LINKED = /^(?:During handling of the above exception|The above exception was the direct cause)/;
+  const NEXT = [/^(?:Traceback|-{10}|={10})/, LINKED, LOG, RAISED]; // what follows a message
 
   const level = (text) => (GONE.test(text) ? CLOSED : LIMIT.test(text) ? WAITED : OWN);
   const seconds = (month, day, hours, minutes, rest) => (((+month * 31 + +day) * 24 + +hours) * 60 + +minutes) * 60 + +rest;
@@ -45,14 +46,14 @@
     let isLinked = false;
     for (let at = 0; at < lines.length; at += 1) {
       const line = lines[at];
-      const isEnd = isTraceback && /^\S/.test(line) && !line.startsWith("Traceback");
+      const isEnd = isTraceback && /^\S/.test(line) && !line.startsWith("Traceback") && !LOG.test(line);
       if (line.startsWith("Traceback (most recent call last)")) isTraceback = true;
       else if (LINKED.test(line)) isLinked = true;
       else if (isEnd || RAISED.test(line) || SAID.test(line)) {
-        // C++ and options of a program say more behind the line; a message in Python has several.
-        let until = at + 1;
-        while (until < lines.length && until < at + MESSAGE && !/^(?:Traceback|-{10}|={10})/.test(lines[until]) && !LINKED.test(lines[until]) && !LOG.test(lines[until]) && !RAISED.test(lines[until])) until += 1;
-        const text = lines.slice(at, until).join("\n").trim();
+        // A message may have several lines.
+        const more = lines.slice(at + 1, at + MESSAGE);
+        const end = more.findIndex((other) => NEXT.some((pattern) => pattern.test(other)));
+        const text = [line, ...more.slice(0, end < 0 ? MESSAGE : end)].join("\n").trim();
         const cause = isLinked ? found.pop() : null;
         found.push({ line: line.trim(), text: cause ? `${cause.text}\n${text}` : text, level: Math.max(level(line), cause?.level || OWN) });
         isTraceback = false;
