@@ -59,9 +59,12 @@ RUBBISH = {
 @pytest.fixture(scope="module")
 def errors_page(browser: Browser, site: Path) -> Iterator[Page]:
     page = browser.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{site.as_uri()}/{ERRORS}?lang=en")
     yield page
     page.close()
+    assert not errors
 
 
 def wanted(given: dict) -> dict:
@@ -130,6 +133,12 @@ def test_of_two_machines_the_earlier_report_counts(errors_page: Page) -> None:
     second = re.sub(r"_\d\d:\d\d:\d\d", "_20:35:57", second)  # the first one: 20:35:58
     for text in (RAISES + second, second + RAISES):
         assert errors_page.evaluate(ANSWER, text)["rank"] == 3
+
+
+def test_a_rank_without_an_error_is_looked_for_where_the_lesson_does(errors_page: Page) -> None:
+    errors_page.evaluate(ANSWER, output("uneven"))
+    link = errors_page.locator("[data-others=silent] a:visible")
+    assert link.get_attribute("href").endswith("12_break_it.html?lang=en#who-is-missing")
 
 
 def test_time_stamps_count_more_than_the_order_of_lines(errors_page: Page) -> None:

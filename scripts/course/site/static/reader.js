@@ -272,6 +272,7 @@
     function tellPage(first, row, ready) {
       for (const part of parts("page")) {
         part.hidden = row ? part.dataset.page !== "there" : part.dataset.page === "there" || !first.line;
+        if (part.hidden) continue;
         for (const link of part.querySelectorAll("a")) {
           link.href = row ? address(row.at) : address("search.html", { q: first.line || "" });
           if (row) link.firstElementChild.textContent = row.title;
