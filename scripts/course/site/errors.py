@@ -32,6 +32,7 @@ NAMES = re.compile(
 )
 LESSON = re.compile(r"/([a-z\d]+)[_.]")  # its number, or `workshop`
 TABLE = "../assets/error-texts.md"
+READER = Path(__file__).parent / "templates" / "reader.html"  # a box for a whole output
 
 
 class Row(NamedTuple):
@@ -140,11 +141,12 @@ def sentence(text: str) -> str:
 
 
 def with_pages(text: str, found: list[Row]) -> str:
-    """The site's copy of the table: each text is a link to its page."""
+    """The site's copy of the table: each text is a link to its page. Above, the reader."""
     for one in found:
         linked = ", ".join(f"[`{text}`](../errors/{one.name}.md)" for text in one.texts)
         text = text.replace(f"\n| {one.written} |", f"\n| {linked} |", 1)
-    return text
+    title, _, rest = text.partition("\n")
+    return f"{title}\n\n{READER.read_text()}{rest}"
 
 
 def write_errors(course: Course, sources: Path, link: Callable[[str], str]) -> list[str]:

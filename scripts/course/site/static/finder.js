@@ -59,7 +59,14 @@ window.Finder = (() => {
     return text.includes(piece) && new RegExp(before + escaped(piece) + after).test(text);
   }
 
-  return class {
+  return class Finder {
+    // From `courseSearch`, which Sphinx has written as JSON, packed by gzip, in base64.
+    static async load() {
+      const bytes = Uint8Array.from(atob(window.courseSearch), (letter) => letter.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      return new Finder(await new Response(stream).json());
+    }
+
     // `traditional[n]` and `simplified[n]` are one character; a query's `asked` means `meant`.
     constructor({ rows, traditional, simplified, words }) {
       this.rows = rows;
@@ -76,6 +83,11 @@ window.Finder = (() => {
         const start = HAN.test(from) ? "" : "(?<![\\p{L}\\p{N}])";
         return [new RegExp(start + escaped(from).replace(/ /g, "[\\s_-]?") + edge, "giu"), ` ${to} `];
       });
+    }
+
+    // Where a section is, named as `page Heading`.
+    place(name) {
+      return this.rows.find((row) => `${row.at.split(".html")[0]} ${row.title.split(" · ")[0]}` === name).at;
     }
 
     // One script for all Chinese; the text keeps its length.

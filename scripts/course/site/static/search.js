@@ -1,5 +1,4 @@
-// The search page. `courseSearch` is what the finder needs, which Sphinx has written as JSON, packed by
-// gzip, in base64.
+// The search page.
 (() => {
   "use strict";
   const AROUND = 80; // characters of an excerpt on each side of the hit
@@ -7,12 +6,6 @@
   const HAN = /[\u3400-\u9fff]/;
 
   let finder; // once its sections are unpacked
-
-  async function unpacked() {
-    const bytes = Uint8Array.from(atob(window.courseSearch), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).json();
-  }
 
   // `06 · DDP · 分散式資料平行`: each part in its language, so that the page shows the chosen one.
   function bilingual(text, words) {
@@ -79,8 +72,8 @@
     return "";
   }
 
-  function lead(link, section) {
-    const [page, place] = section.at.split("#");
+  function lead(link, at) {
+    const [page, place] = at.split("#");
     const choice = window.course.choice();
     link.href = `${page}${choice ? `?lang=${choice}` : ""}#${place}`;
   }
@@ -88,7 +81,7 @@
   function item(section, words, language) {
     const entry = document.createElement("li");
     const link = document.createElement("a");
-    lead(link, section);
+    lead(link, section.at);
     if (section.page) link.append(bilingual(section.page, words), " › ");
     if (section.texts) {
       const message = document.createElement("code");
@@ -119,10 +112,10 @@
     };
     field.value = new URLSearchParams(location.search).get("q") || "";
     if (!field.value) field.focus();
-    finder = new Finder(await unpacked());
+    finder = await Finder.load();
     window.course.finder = finder; // tests ask it, too
     for (const link of document.querySelectorAll("[data-section]")) {
-      lead(link, finder.rows.find((row) => `${row.at.split(".html")[0]} ${row.title.split(" · ")[0]}` === link.dataset.section));
+      lead(link, finder.place(link.dataset.section));
     }
     results.removeAttribute("aria-busy");
     field.addEventListener("input", show);
