@@ -21,7 +21,7 @@ def head(row: dict) -> tuple[str, str]:
 def field(rows: dict[str, dict], name: str) -> str | None:
     """What stands for a name in a page, as `hello on 2`; None where it was not measured.
 
-    The names of the workshop's launches; `column`, `told`, `told-zh` of the run sheet; `slide`;
+    The names of the workshop's launches; `column`, `told` and their `-zh` of the run sheet; `slide`;
     `door`, for the README.
     """
     ours = rows.get("workshop")
@@ -34,7 +34,8 @@ def field(rows: dict[str, dict], name: str) -> str | None:
         return None
     date = ours["date"]
     told = {
-        "column": "measured · 實測",
+        "column": "measured",
+        "column-zh": "實測",
         "told": f"was measured on Kaggle on {date}",
         "told-zh": f"是 {date} 在 Kaggle 上量的",
     }
