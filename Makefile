@@ -88,7 +88,7 @@ build: .venv/build  ## make the notebooks from notebooks/src and scripts/lessons
 workshop: .venv/build  ## the class notebook and its solved twin in one language, into build/: LANGUAGE=zh
 	$(BIN)/python -m course.build --workshop "$(LANGUAGE)"
 
-exam: .venv/build  ## an exam of 60 minutes and its key, drawn anew for each class, into build/exam: SEED=1234
+exam: .venv/build  ## an exam of 75 minutes and its key, drawn anew for each class, into build/exam: SEED=1234
 	@$(BIN)/python -m course.build --exam "$(SEED)"
 
 key: .venv/build  ## the answers to the homework of both semesters, for teachers: build/key.html

@@ -144,6 +144,12 @@ total = torch.tensor([((model(x) - y) ** 2).sum().item(), len(x)], dtype=torch.f
 dist.all_reduce(total)
 return (total[0] / total[1]).item()
 """
+SLICE = """
+x, y = rows[dist.get_rank() :: dist.get_world_size()]
+total = torch.tensor([((model(x) - y) ** 2).sum().item(), len(x)], dtype=torch.float64)
+dist.all_reduce(total)
+return (total[0] / total[1]).item()
+"""
 EVERYTHING = """
 x, y = next(iter(DataLoader(rows, 1000)))
 return torch.nn.functional.mse_loss(model(x), y).item()
@@ -215,6 +221,7 @@ def sheets() -> dict[str, tuple[int, Callable[[], NotebookNode]]]:
         "the deeper line": (96, lambda: swapped(4, (f"line = {log.line}", f"line = {deeper}"))),
         "mean of means": (92, lambda: evaluates(MEANS)),
         "the sampler's rows": (88, lambda: evaluates(SAMPLER)),
+        "a slice": (100, lambda: evaluates(SLICE)),
         "all rows on all": (88, lambda: evaluates(EVERYTHING)),
         "its own part": (92, lambda: evaluates(ALONE)),
         "no rank is empty": (96, lambda: evaluates(NOT_EMPTY)),

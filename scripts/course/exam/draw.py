@@ -278,7 +278,7 @@ def choose(random: Random) -> Drawn:
 
 
 EXTRAS = {
-    "scheduler": ("the learning rate's scheduler", "學習率的 scheduler"),
+    "scheduler": ("the learning rate's scheduler", "學習率排程器"),
     "scaler": ("the GradScaler", "GradScaler"),
     "generator": ("a torch.Generator, with the random numbers", "torch.Generator，負責亂數"),
     "average": ("a second network, with averaged weights", "另一個網路，存放平均後的權重"),

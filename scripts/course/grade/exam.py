@@ -141,11 +141,15 @@ class Examiner:
                 not missing, f"exam {self.exam.mark}", f"{problem}: try again, with less running."
             )
 
+    def lost(self, task: str, told: dict) -> list[str]:
+        """The names of a task's answers that are not right in what a sheet tells of it."""
+        wanted = self.wanted[task]
+        return [name for name in self.points[task] if not right(told.get(name), wanted[name])]
+
     def earned(self, task: str, told: dict) -> int:
         """The points of a task for what a sheet tells of it."""
-        wanted = self.wanted[task]
-        worth = self.points[task].items()
-        return sum(points for name, points in worth if right(told.get(name), wanted[name]))
+        lost = self.lost(task, told)
+        return sum(points for name, points in self.points[task].items() if name not in lost)
 
     def row(self, submission: Submission, run: Callable) -> Row:
         """What a sheet is worth."""
@@ -209,11 +213,15 @@ class Points(Results):
             average = mean(int(each.marks[task]) for each in rows) if rows else 0
             wrong = self.examiner.commonest(task, rows)
             tasks.append({"task": task, "most": most, "mean": average, "wrong": wrong})
+        lost = [
+            {task: self.examiner.lost(task, told) for task, told in each.answers.items()}
+            for each in rows
+        ]
         template = Environment(loader=LOADER, autoescape=True).get_template("exam.html.j2")
         return template.render(
             mark=self.examiner.exam.mark,
             bins=[(name, bins[ten]) for ten, name in enumerate(ranges)],
             mean=mean(totals) if totals else 0,
             tasks=tasks,
-            rows=[asdict(each) for each in rows],
+            rows=[asdict(each) | {"lost": names} for each, names in zip(rows, lost, strict=True)],
         )

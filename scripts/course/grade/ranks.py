@@ -270,8 +270,8 @@ def evaluated(count: int) -> Notes:
     seen: list[int] = []
     fetch = given.Rows.__getitem__
 
-    def noted(rows: given.Rows, index: int):
-        seen.append(int(index))
+    def noted(rows: given.Rows, index: int | slice):
+        seen.extend(torch.arange(len(rows))[index].reshape(-1).tolist())
         return fetch(rows, index)
 
     given.Rows.__getitem__ = noted
