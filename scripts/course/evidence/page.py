@@ -21,7 +21,7 @@ def head(row: dict) -> tuple[str, str]:
 def field(rows: dict[str, dict], name: str) -> str | None:
     """What stands for a name in a page, as `hello on 2`; None where it was not measured.
 
-    The names of the workshop's launches; of the run sheet `column`, `told` and their `-zh`; `slide`;
+    The names of the workshop's launches; of the run sheet `column`, `told`, with `-zh`; `slide`;
     `door`, for the README.
     """
     ours = rows.get("workshop")
