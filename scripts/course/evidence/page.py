@@ -38,7 +38,7 @@ def field(rows: dict[str, dict], name: str) -> str | None:
     ours = rows.get("workshop")
     scaling = rows.get("06_ddp", {}).get("numbers", {}).get("scaling")
     if name == "slide" and scaling:
-        return f"2 × T4, {rows['06_ddp']['date']}: DDP {scaling:.2f} ×"
+        return f"notebook 06, 2 × T4, {rows['06_ddp']['date']}: {scaling:.2f} ×"
     if name == "door" and scaling:
         return f": DDP {scaling:.2f} ×"
     if not ours:

@@ -110,7 +110,7 @@ def told(error: Exception) -> FetchError:
     if status >= HTTPStatus.BAD_REQUEST:
         return FetchError(f"Kaggle answers with status {status}")
     if isinstance(error, RequestException) and not isinstance(error, InvalidJSONError):
-        return FetchError(f"Kaggle does not answer ({plain(error)})")
+        return FetchError(f"Kaggle does not answer ({type(error).__name__})")
     return FetchError(f"Kaggle's answer cannot be read ({type(error).__name__})")
 
 
@@ -217,5 +217,5 @@ class Kaggle:
             if getattr(error, "response", None) is not None:
                 status = error.response.status_code
                 raise FetchError(f"the record cannot be fetched (status {status})") from error
-            raise FetchError(f"the record came in part only ({plain(error)})") from error
+            raise FetchError(f"the record came in part only ({type(error).__name__})") from error
         return content
