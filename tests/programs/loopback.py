@@ -8,11 +8,13 @@ FOLDER/requests. FOLDER/answers maps a slug to what the server does with that no
 
 {"status": 500}, {"error": "…"}: fields of the answer to its push
 {"states": ["QUEUED", "RUNNING", "ERROR"], "failure": "…"}: look by look; the last one stays
-{"files": {"06_run.json": "text"}, "log": "…", "page": 20}: what it has left, so many to a page
+{"wait": 9}: seconds from a push to its answer
+{"files": {"06_run.json": "text"}, "log": "…", "page": 20}: what it has left, so many to a page;
+"size", if it lists another one than they have
 {"faults": {"GetKernelSessionStatus": [429, 500, "cut"]}}: what the first calls come to; also for
 "file", the download: a status, "cut" in the middle, "html", "slow", "gone" (the connection ends)
 
-FOLDER/running is how many sessions the account has besides: a push beyond two is refused.
+A push beyond two sessions is refused. The token "silent" never gets an answer.
 """
 
 import json
@@ -66,7 +68,15 @@ def save(request: dict) -> dict:
     return answer
 
 
-def listed(slug: str, request: dict) -> dict:
+def content(slug: str, name: str) -> bytes:
+    """A file that a notebook has left."""
+    own = ANSWERS.get(slug, {})
+    return own.get("files", {}).get(name, "").encode("utf-8", "surrogateescape") * own.get(
+        "times", 1
+    )
+
+
+def listed(call: str, slug: str, request: dict) -> dict:
     """A page of what a notebook has left."""
     own = ANSWERS.get(slug, {})
     files = own.get("files", {})
@@ -75,9 +85,14 @@ def listed(slug: str, request: dict) -> dict:
     first = int(request.get("pageToken") or 0)
     told = []
     for name in names[first : first + page]:
-        place = own.get("address", f"http://localhost/files/{slug}/{name}")
-        told.append({"fileName": name, "url": place})
-    answer = {"files": told, "log": own.get("log", "") if first == 0 else ""}
+        if call == "ListKernelFiles":
+            told.append({"name": name, "size": own.get("size", len(content(slug, name)))})
+        else:
+            place = own.get("address", f"http://localhost/files/{slug}/{name}")
+            told.append({"fileName": name, "url": place})
+    answer = {"files": told}
+    if call != "ListKernelFiles":
+        answer["log"] = own.get("log", "") if first == 0 else ""
     if first + page < len(names):
         answer["nextPageToken"] = str(first + page)
     return answer
@@ -86,6 +101,7 @@ def listed(slug: str, request: dict) -> dict:
 def answer_to(call: str, request: dict) -> dict:
     """What Kaggle would say, or what the test wants it to say."""
     if call == "IntrospectToken":
+        time.sleep(99 if request["token"] == "silent" else 0)
         return {"active": request["token"] == "made-up", "username": "somebody"}
     if call == "SaveKernel":
         return save(request)
@@ -95,7 +111,7 @@ def answer_to(call: str, request: dict) -> dict:
         now = state(slug)
         looks[slug] += 1
         return {"status": now} | ({"failureMessage": failure} if failure else {})
-    return listed(slug, request)
+    return listed(call, slug, request)
 
 
 def fault(slug: str, call: str) -> int | str | dict | None:
@@ -130,14 +146,12 @@ class Kaggle(BaseHTTPRequestHandler):
         with (FOLDER / "requests").open("a") as file:
             noted = {"call": "file", "name": name, "token": self.headers["Authorization"]}
             file.write(json.dumps(noted) + "\n")
-        own = ANSWERS.get(f"{owner}/{slug}", {})
-        content = own.get("files", {}).get(name, "").encode("utf-8", "surrogateescape")
-        content *= own.get("times", 1)
+        held = content(f"{owner}/{slug}", name)
         wrong = fault(f"{owner}/{slug}", "file")
         if wrong is not None:
-            self.go_wrong(wrong, content)
+            self.go_wrong(wrong, held)
         else:
-            self.reply(200, content, "application/octet-stream")
+            self.reply(200, held, "application/octet-stream")
 
     def reply(self, status: int, content: bytes, kind: str, **headers: str) -> None:
         self.send_response(status)

@@ -23,7 +23,7 @@ from course.evidence.judge import of_record, plain, verdicts
 from course.evidence.kept import TWO, keep, machines, valid
 from course.evidence.record import RecordError, checks, fit, read, record_file, what_runs
 from course.evidence.shared import ALLOW, NEEDED, nccl_version, share_gpu
-from course.lesson import Lesson, about, meant_by
+from course.lesson import BuildError, Lesson, about, meant_by
 
 LIMIT = 1800  # seconds for one cell
 
@@ -50,7 +50,7 @@ def take_in(root: Path, solved: dict[str, Path], path: Path) -> bool:
         if lesson not in solved or not run["notebook"].startswith("solutions/"):
             raise RecordError(f"it is of {run['notebook']}, and evidence comes from solved lessons")
     except RecordError as error:
-        print(f"{path.name}: NOT kept: {plain(error)}")
+        print(f"{path.name}: NOT kept: {plain(error)}: fetch it again, or name another")
         return False
     verdict = of_record(root, run)
     notebook = nbformat.read(solved[lesson], as_version=4)
@@ -60,7 +60,7 @@ def take_in(root: Path, solved: dict[str, Path], path: Path) -> bool:
     if not verdict.well:
         problem = verdict.said
     elif run["code"] != what_runs(here.cells):
-        problem = "it is of an older version of the lesson, and fills nothing"
+        problem = "it is of an older version of the lesson, and fills nothing: run today's"
     elif run["machine"]["kaggle"] and about(notebook).get("gpu_minutes") and gpus != TWO:
         on = ", ".join(gpus) or "no GPU"
         problem = f"it ran on {on}: choose GPU T4 ×2 under Accelerator, and run it again"
@@ -166,12 +166,16 @@ def main() -> int:
     args = parser.parse_args()
     root = args.root.resolve()
     solved = today(root)
-    if args.file:
-        taken = [take_in(root, solved, path) for path in records(args.file)]
-        print(f"{sum(taken)} of {len(taken)} records kept")
-        return 0 if all(taken) else 1
     try:
+        if args.file:
+            taken = [take_in(root, solved, path) for path in records(args.file)]
+            print(f"{sum(taken)} of {len(taken)} records kept")
+            return 0 if all(taken) else 1
         return run_all(root, solved, args.lessons, args.nccl)
+    except BuildError as error:
+        sys.exit(f"evidence: {error}")
+    except OSError as error:
+        sys.exit(f"evidence: {error.filename}: {error.strerror}: make room, or allow writing.")
     except KeyboardInterrupt:
         print("evidence: interrupted; what had ended is kept, and the same command goes on")
         return 1

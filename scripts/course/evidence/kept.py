@@ -13,8 +13,19 @@ from typing import NamedTuple
 
 from slugify import slugify
 
-from course.evidence.record import checks
+from course.evidence.record import (
+    LINES,
+    MACHINE,
+    PLAIN,
+    SECONDS,
+    checks,
+    list_of,
+    object_of,
+    strict,
+)
+from course.evidence.record import SCHEMA as RECORD
 from course.files import write
+from course.lesson import BuildError, demand
 
 KAGGLE = "kaggle-t4x2.json"
 TWO = ["Tesla T4", "Tesla T4"]
@@ -53,11 +64,12 @@ HEADLINES = [
         lambda run: run["sizes"][-1] / run["seconds"][-1] / 1e9,
     ),
     Headline(
-        "second_device", "04", "dp", "DataParallel used device 1", "DataParallel 用到第 1 張 GPU",
+        "second_device", "04", "dp", "DataParallel used GPU 1", "DataParallel 用到 GPU 1",
         lambda run: run["used"] == [0, 1] and run["peaks"][1] > 0,
     ),
     Headline(
-        "dataparallel", "04", "dp", "DataParallel, × one GPU", "DataParallel，一張 GPU 的幾倍",
+        "dataparallel", "04", "dp",
+        "DataParallel, × one GPU", "DataParallel 的速度，是一張 GPU 的幾倍",
         ratio_of,
     ),
     Headline(
@@ -69,23 +81,24 @@ HEADLINES = [
         lambda run: run["table"][-1]["batch"] / run["table"][-1]["ddp"],
     ),
     Headline(
-        "scaling", "06", "scaling", "DDP on two ranks, × one rank", "DDP 是一個 rank 的幾倍",
+        "scaling", "06", "scaling",
+        "DDP on two ranks, × one rank", "DDP 的速度，是一個 rank 的幾倍",
         lambda run: run["table"][-1]["alone"] / run["table"][-1]["ddp"],
     ),
     Headline(
-        "compiled", "07", "speed", "compiled, × eager", "編譯後，eager 的幾倍",
+        "compiled", "07", "speed", "compiled, × eager", "編譯後的速度，是 eager 的幾倍",
         lambda run: fastest_way(run, "channels last") / fastest_way(run, "compiled"),
     ),
     Headline(
-        "amp", "07", "speed", "16 bits, × fp32", "16 位元，fp32 的幾倍",
+        "amp", "07", "speed", "16 bits, × fp32", "16 位元的速度，是 fp32 的幾倍",
         lambda run: fastest_way(run, "channels last") / fastest_way(run, "16 bits"),
     ),
     Headline(
-        "fsdp_peak", "16", "", "FSDP's peak, × its forecast", "FSDP 的尖峰，預測的幾倍",
+        "fsdp_peak", "16", "", "FSDP's peak, × its forecast", "FSDP 最多用的記憶體，是預測的幾倍",
         lambda lines: fsdp_peak(lines),
     ),
     Headline(
-        "recipe_seconds", "24", "sprint", "the recipe's seconds", "配方的秒數",
+        "recipe_seconds", "24", "sprint", "the recipe's seconds", "配方花的秒數",
         lambda run: run["runs"][0]["seconds"],
     ),
     Headline(
@@ -93,6 +106,24 @@ HEADLINES = [
         lambda run: 100 * run["runs"][0]["mirrored"],
     ),
 ]  # fmt: skip
+COUNT = {"type": "integer", "minimum": 0}
+FIGURES = {"type": "object", "additionalProperties": {"type": ["number", "boolean"]}}
+ROW = object_of(
+    row=PLAIN,
+    code=RECORD["properties"]["code"],
+    date=RECORD["properties"]["date"],
+    minutes=COUNT,
+    gpus=COUNT,
+    backend=PLAIN,
+    torch=PLAIN,
+    right=COUNT,
+    wrong=COUNT,
+    verdicts=LINES,
+    launches={"type": "object", "additionalProperties": SECONDS},
+    numbers=FIGURES,
+)
+ABOUT = {name: rule for name, rule in MACHINE["properties"].items() if name != "cores"}
+SCHEMA = object_of(machine=object_of(**ABOUT), rows=list_of(ROW, 100))
 FORECAST = re.compile(
     r"FSDP +forecast ([\d.]+) MB: tracked ([\d.]+) MB(?:, allocated ([\d.]+) MB)?"
 )
@@ -170,10 +201,21 @@ def row(run: dict, verdicts: list[str]) -> dict:
 
 
 def load(path: Path) -> dict:
-    """A file of rows; an empty one if there is none."""
+    """A file of rows; an empty one if there is none. BuildError for a spoilt one."""
     if not path.exists():
         return {"machine": {}, "rows": []}
-    return json.loads(path.read_text())
+    from jsonschema import Draft202012Validator  # takes a moment
+
+    remedy = "take its last version that was whole, or remove it"
+    place = f"assets/{path.name}"
+    try:
+        file = strict(path.read_text())
+    except ValueError as error:
+        raise BuildError(f"{place} is no JSON ({error}): {remedy}.") from None
+    error = next(Draft202012Validator(SCHEMA).iter_errors(file), None)
+    where = ".".join(map(str, error.path)) if error else ""
+    demand(error is None, place, f"not what evidence wrote ({where or 'the whole'}): {remedy}.")
+    return file
 
 
 def keep(root: Path, run: dict, verdicts: list[str]) -> Path:

@@ -8,7 +8,18 @@ import html
 from course.evidence.kept import HEADLINES
 
 NOT_YET = "not measured yet · 尚未量測"
-BAR = 30  # letters of the longest bar
+BAR = 16  # letters of the longest bar: more would not fit a phone
+PACES = """Pictures per second in lesson 06: one rank, and two ranks with DDP.
+
+第 06 課每秒處理的圖片數：一個 rank，以及兩個 rank 用 DDP。
+"""
+SHORT = {  # titles of the columns, in the words of both languages
+    "latency_ms": "1 KB, ms",
+    "bandwidth": "GB/s",
+    "scaling": "DDP, ×",
+    "compiled": "compile, ×",
+    "amp": "16 bit, ×",
+}
 
 
 def head(row: dict) -> tuple[str, str]:
@@ -27,7 +38,7 @@ def field(rows: dict[str, dict], name: str) -> str | None:
     ours = rows.get("workshop")
     scaling = rows.get("06_ddp", {}).get("numbers", {}).get("scaling")
     if name == "slide" and scaling:
-        return f"2 × T4, {rows['06_ddp']['date']}: DDP {scaling:.2f} ×"
+        return f"notebook 06, 2 × T4, {rows['06_ddp']['date']}: {scaling:.2f} ×"
     if name == "door" and scaling:
         return f": DDP {scaling:.2f} ×"
     if not ours:
@@ -49,18 +60,23 @@ def shown(value: float | bool) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def release(torch: str) -> str:
+    """`2.10.0` of `2.10.0+cu128`."""
+    return torch.partition("+")[0]
+
+
 def bars(rows: dict[str, dict]) -> list[str]:
     """Pictures a second on one and on two ranks, as bars of text."""
     numbers = rows.get("06_ddp", {}).get("numbers", {})
-    paces = {"one rank ": numbers.get("pace_one"), "two ranks": numbers.get("pace_two")}
+    paces = {1: numbers.get("pace_one"), 2: numbers.get("pace_two")}
     if not all(paces.values()):
         return []
     longest = max(paces.values())
     lines = []
-    for name, pace in paces.items():
+    for ranks, pace in paces.items():
         bar = "█" * max(1, round(BAR * pace / longest))
-        lines.append(f"{name} {bar} {pace:,.0f} pictures/s")
-    return ["```text", *lines, "```", ""]
+        lines.append(f"{ranks} GPU {pace:8,.0f} {bar}")
+    return [PACES, "```text", *lines, "```", ""]
 
 
 def two_t4s(rows: dict[str, dict], guesses: dict[str, int]) -> str:
@@ -75,25 +91,24 @@ def two_t4s(rows: dict[str, dict], guesses: dict[str, int]) -> str:
         lines.append(f"| {line.lesson} | {line.english} · {line.chinese} | {value} |")
     lines += [
         "",
-        "| lesson · 課 | minutes · 分鐘 | on · 執行環境 | ✓ / ✗ |",
+        "| lesson · 課 | minutes · 分鐘 | on · 執行環境 | ✓/✗ |",
         "| --- | --- | --- | --- |",
     ]
     for name, guess in guesses.items():
         row = rows.get(name)
         if row is None:
-            lines.append(f"| {name} | {guess}, a guess · 估計 | {NOT_YET} | |")
+            lines.append(f"| {name} | {guess}, a guess · 估計 {guess} | {NOT_YET} | |")
             continue
-        where = f"{row['gpus']} GPU, {row['backend'] or '–'}, torch {row['torch']}, {row['date']}"
-        right = f"{row['right']} / {row['wrong']}"
+        backend = f", {row['backend']}" if row["backend"] else ""
+        where = f"{row['gpus']} GPU{backend}, torch {release(row['torch'])}, {row['date']}"
+        right = f"{row['right']}/{row['wrong']}"
         lines.append(f"| {name} | {row['minutes']} | {html.escape(where)} | {right} |")
     return "\n".join(lines) + "\n"
 
 
 def others(files: dict[str, dict]) -> str:
     """A line for each machine; `files`: its rows, of the lessons that are the same today."""
-    keys = ("latency_ms", "bandwidth", "scaling", "compiled", "amp")
-    named = {line.key: f"{line.english} · {line.chinese}" for line in HEADLINES}
-    titles = ["machine · 機器", "torch, nccl", "lessons · 課數", *(named[key] for key in keys)]
+    titles = ["machine · 機器", "torch, nccl", "lessons · 課數", *SHORT.values()]
     lines = [f"| {' | '.join(titles)} |", "| --- " * len(titles) + "|"]
     for file in files.values():
         about = file["machine"]
@@ -102,8 +117,9 @@ def others(files: dict[str, dict]) -> str:
         numbers: dict[str, float | bool] = {}
         for row in file["rows"]:
             numbers |= row["numbers"]
-        cells = [name, f"{about.get('torch')}, {about.get('nccl') or '–'}", str(len(file["rows"]))]
-        cells += [shown(numbers[key]) if key in numbers else "–" for key in keys]
+        versions = f"{release(about.get('torch', ''))}, {about.get('nccl') or '–'}"
+        cells = [name, versions, str(len(file["rows"]))]
+        cells += [shown(numbers[key]) if key in numbers else "–" for key in SHORT]
         lines.append(f"| {' | '.join(map(html.escape, cells))} |")
     if not files:
         lines.append(f"| {NOT_YET} |" + " |" * (len(titles) - 1))

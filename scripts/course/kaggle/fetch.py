@@ -6,6 +6,7 @@ is wanted, so no name of the server's ever becomes a path.
 """
 
 import time
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -55,7 +56,15 @@ class ExpiredError(FetchError):
     """No answer can be had about any notebook."""
 
 
-class Patient(HTTPAdapter):
+class Limited(HTTPAdapter):
+    """Waits for no answer longer than LIMIT."""
+
+    def send(self, request, **options):
+        options["timeout"] = options.get("timeout") or LIMIT
+        return super().send(request, **options)
+
+
+class Patient(Limited):
     """Tries again where a server is busy, as late as it asks for; each wait has an end."""
 
     def __init__(self, pause: float):
@@ -69,9 +78,25 @@ class Patient(HTTPAdapter):
         )
         super().__init__(max_retries=retry)
 
-    def send(self, request, **options):
-        options["timeout"] = options.get("timeout") or LIMIT
-        return super().send(request, **options)
+
+def mount(session: requests.Session, adapter: HTTPAdapter) -> None:
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+
+
+def limit_waiting() -> None:
+    """Give all requests of the official client a time limit, those of its log-in and pushes too."""
+    from kagglesdk.kaggle_http_client import KaggleHttpClient
+
+    usual = KaggleHttpClient._init_session
+
+    def begin(client: KaggleHttpClient) -> None:
+        is_new = client._session is None
+        usual(client)
+        if is_new:
+            mount(client._session, Limited())
+
+    KaggleHttpClient._init_session = begin
 
 
 def told(error: Exception) -> FetchError:
@@ -85,7 +110,7 @@ def told(error: Exception) -> FetchError:
     if status >= HTTPStatus.BAD_REQUEST:
         return FetchError(f"Kaggle answers with status {status}")
     if isinstance(error, RequestException) and not isinstance(error, InvalidJSONError):
-        return FetchError(f"Kaggle does not answer ({plain(error)})")
+        return FetchError(f"Kaggle does not answer ({type(error).__name__})")
     return FetchError(f"Kaggle's answer cannot be read ({type(error).__name__})")
 
 
@@ -98,9 +123,8 @@ class Kaggle:
         http._init_session()  # with the credentials; there is no public way to it
         self.calls = client.kernels.kernels_api_client
         self.files = requests.Session()  # without credentials: files are on other servers
-        for session in (http._session, self.files):
-            session.mount("http://", Patient(pause))
-            session.mount("https://", Patient(pause))
+        mount(http._session, Patient(pause))
+        mount(self.files, Patient(pause))
 
     def ask(self, call: str, kernel: str, **more: object):
         """The answer of one call about a notebook; FetchError without one."""
@@ -123,27 +147,54 @@ class Kaggle:
             raise FetchError(f"Kaggle names a state that is not known here ({plain(name)})")
         return State(name, plain(answer.failure_message or ""))
 
-    def bring(self, kernel: str, wanted: str) -> Brought:
-        """The log of the newest version, and its file of the wanted name."""
-        log = ""
+    def pages(self, call: str, kernel: str) -> Iterator:
+        """The answers of a call that lists files, until there are no more, or far too many."""
         token = ""
         seen = 0
-        for page in range(PAGES):
+        for _ in range(PAGES):
             more = {"page_size": 100} | ({"page_token": token} if token else {})
-            answer = self.ask("list_kernel_session_output", kernel, **more)
-            if page == 0:
-                log = str(answer.log or "")[:LOG]
-            try:
-                found = [str(file.url) for file in answer.files if file.file_name == wanted]
-                seen += len(answer.files)
-                token = str(answer.next_page_token or "")
-            except (AttributeError, TypeError) as error:
-                raise told(error) from error
-            if found:
-                return Brought(log, self.download(found[0]))
+            answer = self.ask(call, kernel, **more)
+            yield answer
+            seen += len(answer.files)
+            token = str(answer.next_page_token or "")
             if not token or seen > FILES:
                 break
-        return Brought(log, None)
+
+    def size(self, kernel: str, wanted: str) -> int:
+        """How many bytes a file has, as far as Kaggle lists it; else 0."""
+        try:
+            for answer in self.pages("list_kernel_files", kernel):
+                for file in answer.files:
+                    if file.name == wanted:
+                        return int(file.size)
+        except ExpiredError:
+            raise
+        except (FetchError, AttributeError, TypeError):
+            pass  # the record itself is checked whatever the list is worth
+        return 0
+
+    def bring(self, kernel: str, wanted: str) -> Brought:
+        """The log of the newest version, and its file of the wanted name, whole."""
+        log = None
+        try:
+            for answer in self.pages("list_kernel_session_output", kernel):
+                if log is None:
+                    log = str(answer.log or "")[:LOG]
+                for file in answer.files:
+                    if file.file_name == wanted:
+                        return Brought(log, self.whole(kernel, wanted, str(file.url)))
+        except (AttributeError, TypeError) as error:
+            raise told(error) from error
+        return Brought(log or "", None)
+
+    def whole(self, kernel: str, wanted: str, address: str) -> bytes:
+        """A file that has as many bytes as Kaggle lists, where it lists any."""
+        content = self.download(address)
+        size = self.size(kernel, wanted)
+        if size and size != len(content):
+            came = f"the record came with {len(content):,} bytes"
+            raise FetchError(f"{came}, and Kaggle lists {size:,}")
+        return content
 
     def download(self, address: str) -> bytes:
         """A whole file of a record's size at most."""
@@ -166,5 +217,5 @@ class Kaggle:
             if getattr(error, "response", None) is not None:
                 status = error.response.status_code
                 raise FetchError(f"the record cannot be fetched (status {status})") from error
-            raise FetchError(f"the record came in part only ({plain(error)})") from error
+            raise FetchError(f"the record came in part only ({type(error).__name__})") from error
         return content

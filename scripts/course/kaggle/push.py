@@ -11,11 +11,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from requests import RequestException
+from requests import ReadTimeout, RequestException
 
 from course import same
 from course.evidence.record import RECORDED, fit, what_runs
 from course.files import write
+from course.kaggle import fetch
 from course.lesson import Lesson, about, meant_by
 from course.listed import notebook_metadata
 from course.outputs import in_language
@@ -159,6 +160,7 @@ def log_in():
 
     Without any it tells how to get some, and exits.
     """
+    fetch.limit_waiting()
     from kaggle import api  # only here: importing it already asks Kaggle whose credentials they are
 
     try:
@@ -173,6 +175,9 @@ def push(api, folder: Path) -> tuple[str, str]:
     """Where a notebook now stands on Kaggle, and what is wrong with that ("" when nothing is)."""
     try:
         answer = api.kernels_push(str(folder))
+    except ReadTimeout:
+        late = f"Kaggle has not answered for {fetch.LIMIT[1]:g} s"
+        return "", f"{late}; perhaps it runs the notebook all the same: PARTS=--now shows that"
     except (RequestException, ValueError) as error:
         return "", one_line(error)
     lost = [*(answer.invalid_dataset_sources or []), *(answer.invalid_kernel_sources or [])]

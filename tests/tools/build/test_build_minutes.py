@@ -114,7 +114,7 @@ def test_what_two_t4s_showed_is_told_until_the_lesson_runs_something_else(course
     course["assets/machines.md"] = T4S
     assert course.build() == 0
     assert (
-        "| 01_first | 5, a guess · 估計 | not measured yet · 尚未量測 | |"
+        "| 01_first | 5, a guess · 估計 5 | not measured yet · 尚未量測 | |"
         in course["assets/machines.md"]
     )
     row = {
@@ -124,6 +124,7 @@ def test_what_two_t4s_showed_is_told_until_the_lesson_runs_something_else(course
     row |= {"date": "2026-12-01", "minutes": 7, "gpus": 2, "backend": "nccl", "torch": "2.10"}
     row |= {"right": 2, "wrong": 0, "verdicts": [], "launches": {}, "numbers": {}}
     machine = {"gpus": ["Tesla T4"] * 2, "torch": "2.10", "nccl": "2.27", "kaggle": True}
+    machine |= {"driver": "1.2", "python": "3.12"}
     course["assets/kaggle-t4x2.json"] = json.dumps({"machine": machine, "rows": [row]})
 
     def measured() -> list[bool]:
@@ -135,7 +136,7 @@ def test_what_two_t4s_showed_is_told_until_the_lesson_runs_something_else(course
         told = ["about 7 of your GPU minutes (measured on 2026-12-01)" in head for head in heads]
         told += ["約用掉 7 分鐘的 GPU 時數（2026-12-01 實測）" in head for head in heads]
         page = course["assets/machines.md"]
-        told.append("| 01_first | 7 | 2 GPU, nccl, torch 2.10, 2026-12-01 | 2 / 0 |" in page)
+        told.append("| 01_first | 7 | 2 GPU, nccl, torch 2.10, 2026-12-01 | 2/0 |" in page)
         told.append("| 2 × Tesla T4 | 2.10, 2.27 | 1 |" in page)
         assert page.endswith('data-else="5">5</span>\n'), "of the workshop there is no run"
         return told

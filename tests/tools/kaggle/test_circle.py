@@ -196,11 +196,20 @@ BAD = {
         left("x" * 1000, times=3000),
         "FAILED the record has more than 2,000,000 bytes",
     ),
+    "shorter": (
+        left("{}", size=2000),
+        "FAILED the record came with 2 bytes, and Kaggle lists 2,000",
+    ),
+    "longer": (
+        left(a_record(), size=7),
+        "bytes, and Kaggle lists 7",
+    ),
     "no address": (
         left(a_record(), address="file:///etc/passwd", faults={}) | {"states": ["COMPLETE"]},
         "Kaggle gives no address for the record (file:///etc/passwd)",
     ),
 }
+REPLACED = ("failed cell", "its page", "died")  # they left a record of their own
 WELL = {
     "busy": ({"GetKernelSessionStatus": [429, 429, 500], "ListKernelSessionOutput": [503]}, ""),
     "busy files": ({"file": [429, 500]}, ""),
@@ -208,6 +217,7 @@ WELL = {
     "gone": ({"GetKernelSessionStatus": ["gone"] * 6}, "tries again"),
     "slow": ({"file": ["slow"]}, ""),
     "cut list": ({"ListKernelSessionOutput": ["cut"] * 6}, "tries again"),
+    "no list of sizes": ({"ListKernelFiles": [404]}, ""),
     "record not there yet": (
         {"file": [404]},
         "the record cannot be fetched (status 404); tries again",
@@ -221,8 +231,12 @@ def test_what_went_wrong_is_told_in_one_line(root: Path, kind: str) -> None:
     (root / "assets").mkdir()
     row = "| `Address already in use` | [Port in use · x](../notebooks/12_break_it.ipynb#c) | y |"
     (root / "assets" / "error-texts.md").write_text(f"{row}\n")
+    earlier = root / RESULTS / "a-course-02-two-solution" / "02_run.json"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("an earlier record")
     code, said = circle(root, "solutions/02", s02=answer)
     assert expected in said, said
+    assert (earlier.read_text() != "an earlier record") == (kind in REPLACED)
     well = kind in ("no record", "no JSON", "another's")
     assert code == (0 if well else 1)
     if kind == "log":
@@ -232,6 +246,23 @@ def test_what_went_wrong_is_told_in_one_line(root: Path, kind: str) -> None:
         (root / "requests").unlink()
         assert expected.removeprefix("FAILED ") in circle(root, "solutions/02", s02=answer)[1]
         assert not (root / "requests").exists(), "no hours for the same failure"
+
+
+HURRIED = "from course.kaggle import fetch, __main__; fetch.LIMIT = (2, 2); exit(__main__.main())"
+
+
+def test_a_server_that_never_answers_is_waited_for_so_long_and_no_longer(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_publish, "PUBLISH", ["-c", HURRIED])
+    code, said = circle(root, "solutions/02", "03", s02={"wait": 99})
+    assert code == 1
+    assert "solutions/02_two: FAILED Kaggle has not answered for 2 s; perhaps it runs" in said
+    assert "03_three: ran to the end" in said
+    run = beside_kaggle(root, "--owner", "me", "--all", "03", token="silent")
+    said = run.communicate(timeout=60)[0]
+    assert run.returncode == 1
+    assert said.splitlines()[-1].startswith("publish: Kaggle does not answer: ")
 
 
 @pytest.mark.parametrize("kind", WELL)

@@ -105,6 +105,16 @@ def test_what_proves_nothing_fills_nothing(root: Path, kind: str) -> None:
     assert not list((root / "assets").iterdir())
 
 
+@pytest.mark.parametrize("spoilt", ["<<<<<<< HEAD", "[]", '{"machine": {}, "rows": [3]}'])
+def test_a_spoilt_file_of_evidence_is_named_and_stays(root: Path, spoilt: str) -> None:
+    path = root / "assets" / KAGGLE
+    path.write_text(spoilt)
+    done = take_in(root, of_lesson())
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"evidence: assets/{KAGGLE}") and "or remove it" in done.stderr
+    assert path.read_text() == spoilt
+
+
 def test_a_missing_file_and_a_machine_without_gpus_are_told(root: Path) -> None:
     command = [sys.executable, "-m", "course.evidence", "--root", root]
     for more, said in (
@@ -179,10 +189,10 @@ MADE_UP = {
 
 def test_the_page_shows_what_was_measured_and_says_where_nothing_was() -> None:
     page = two_t4s(MADE_UP, {"06_ddp": 6, "07_compile": 5})
-    assert "one rank  ████████████████ 2,000 pictures/s\n" in page
-    assert "| 06 | DDP on two ranks, × one rank · DDP 是一個 rank 的幾倍 | 1.85 |" in page
-    assert "| 06_ddp | 7 | 2 GPU, nccl, torch 2.10, 2026-12-01 | 9 / 0 |" in page
-    assert "| 07_compile | 5, a guess · 估計 | not measured yet · 尚未量測 | |" in page
+    assert "\n1 GPU    2,000 █████████\n2 GPU    3,700 ████████████████\n" in page
+    assert "| 06 | DDP on two ranks, × one rank · DDP 的速度，是一個 rank 的幾倍 | 1.85 |" in page
+    assert "| 06_ddp | 7 | 2 GPU, nccl, torch 2.10, 2026-12-01 | 9/0 |" in page
+    assert "| 07_compile | 5, a guess · 估計 5 | not measured yet · 尚未量測 | |" in page
     assert "7 of your GPU minutes (measured on 2026-12-01)" in head(MADE_UP["06_ddp"])[0]
     empty = two_t4s({}, {"06_ddp": 6})
     assert empty.count("not measured yet") == len(HEADLINES) + 1 and "█" not in empty
