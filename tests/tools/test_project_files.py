@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from course import ROOT
+from course.rooms import LESSONS
 
 pytestmark = pytest.mark.quick
 
@@ -178,3 +179,12 @@ def test_the_version_is_the_same_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
     assert project == citation == newest
+
+
+def test_no_module_of_the_tests_hides_a_lessons_program() -> None:
+    """Both are imported by name in one process: the first that is found would win."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    folders = [ROOT / folder for folder in found["pythonpath"]]
+    modules = {path.name for folder in folders for path in folder.glob("*.py")}
+    assert "mutants.py" in modules
+    assert not modules & {path.name for path in LESSONS.glob("*/*.py")}

@@ -23,7 +23,7 @@ quick = pytest.mark.quick
 SEEDS = range(1000, 1024)
 SOURCE = Path("notebooks", "src", "exam.md")
 
-spec = importlib.util.spec_from_file_location("made_up", ROOT / "tests" / "campaigns" / "exam.py")
+spec = importlib.util.spec_from_file_location("made_up", ROOT / "tests" / "campaigns" / "sheets.py")
 made_up = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(made_up)
 
@@ -337,7 +337,7 @@ def test_when_an_answer_is_right(answer: object, wanted: object, same: bool) -> 
 
 @pytest.mark.torch
 def test_five_sheets_get_exactly_their_points(tmp_path: Path) -> None:
-    """All of them: python tests/campaigns/exam.py."""
+    """All of them: python tests/campaigns/sheets.py."""
     names = ["empty", "perfect", "reads", "no sampler", "another seed"]
     rows = made_up.grade(names, tmp_path)
     known = made_up.sheets()

@@ -1,7 +1,7 @@
 """Forty made-up sheets of one exam, graded; each gets exactly its points.
 
-Run:  python tests/campaigns/exam.py                # all of them
-      python tests/campaigns/exam.py empty endless  # those two
+Run:  python tests/campaigns/sheets.py                # all of them
+      python tests/campaigns/sheets.py empty endless  # those two
 
 A sheet is the perfect one with something else in it. Prints a row for each; exits 1 if one gets
 other points.
