@@ -345,4 +345,4 @@ def test_five_sheets_get_exactly_their_points(tmp_path: Path) -> None:
         name: known[name][0] for name in names
     }
     page = (tmp_path / "build" / "exam" / f"grades-{made_up.SEED}" / "index.html").read_text()
-    assert "5 sheets" in page and "share: not right (2)" in page and ">share, order<" in page
+    assert "Sheets: 5." in page and "share: not right (2)" in page and ">share, order<" in page
