@@ -3,7 +3,7 @@
 python -m course.facts.minutes          # every lesson, its parts and their minutes
 python -m course.facts.minutes 03 05    # these lessons alone
 
-180 English words or 260 tokens of open code a minute, 4 minutes an exercise, 1 a prediction, and
+180 English words or 170 tokens of open code a minute, 5 minutes an exercise, 1 a prediction, and
 the seconds of the launches. Learners who took the time needed about that. A diff counts as code,
 and the program that it leads to is then known. Folded cells count nothing, nor does Chinese: a
 reader reads one of the two languages.
@@ -38,7 +38,8 @@ from course.lesson import (
 from course.sources import Course
 
 CORE = 50  # minutes: one period
-WORDS, TOKENS = 180, 260  # a minute
+WORDS, TOKENS = 180, 170  # a minute
+EXERCISE = 5.0  # minutes
 LAUNCH = 5.0  # seconds, where none have been measured
 LEADS_TO = re.compile(r"^\+\+\+ (\w+\.py)$", re.MULTILINE)
 PARTS = {"Going further · 延伸": "further", "Second period · 第二節": "second"}
@@ -60,7 +61,7 @@ class Part:
     @property
     def minutes(self) -> float:
         reading = self.words / WORDS + self.tokens / TOKENS
-        return reading + 4 * self.exercises + self.predictions + self.seconds / 60
+        return reading + EXERCISE * self.exercises + self.predictions + self.seconds / 60
 
 
 def words(text: str) -> int:
