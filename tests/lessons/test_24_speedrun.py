@@ -16,6 +16,7 @@ from torch import nn
 
 import clocked
 import judge
+import optimizers
 import sprint
 import sprinter
 import whitelayers
@@ -23,6 +24,7 @@ import whitened
 from devices import Place
 from ingredients import SWITCHES, factor, network, parse, side
 from loader import Pictures, normalise
+from model import count
 from shapes import generate
 from sprinter import Sprint, stream
 
@@ -197,6 +199,62 @@ def test_a_step_is_as_long_as_the_cycle_says(group) -> None:
     last = moved("batches+cycle@0.1:1", 1)
     assert torch.allclose(10 * first, top, rtol=1e-3, atol=1e-6) and top.abs().max() > 1e-4
     assert not last.any()
+
+
+def conv(layout: torch.memory_format) -> nn.Conv2d:
+    """A convolution in this layout, the same weights each time."""
+    torch.manual_seed(4)
+    return nn.Conv2d(3, 8, 3, bias=False).to(memory_format=layout)
+
+
+def muon_step(layout: torch.memory_format, of_gradient: torch.memory_format) -> torch.Tensor:
+    """What one step of Muon takes away from the weights (8, 3, 3, 3), in units of its rate."""
+    layer = conv(layout)
+    before = layer.weight.detach().clone()
+    _, muon = optimizers.optimizers_of(nn.Sequential(layer, nn.Linear(2, 2)), True, None)
+    made = torch.randn(before.shape, generator=torch.Generator().manual_seed(1))
+    layer.weight.grad = made.contiguous(memory_format=of_gradient)
+    muon.take_gradients()
+    (group,) = muon.param_groups
+    group["weight_decay"] = 0.0
+    muon.step()
+    return (before - layer.weight.detach()) / group["lr"]
+
+
+def test_muon_moves_all_directions_by_about_as_much_and_goes_down() -> None:
+    contiguous = torch.contiguous_format
+    step = muon_step(contiguous, contiguous).flatten(1)
+    sizes = torch.linalg.svdvals(step)
+    assert 0.5 < sizes.min() < sizes.max() < 1.5  # Muon's own bounds
+    gradient = torch.randn(step.shape, generator=torch.Generator().manual_seed(1))
+    assert (step * gradient).sum() > 0
+    assert torch.linalg.svdvals(gradient).max() > 1.5  # the yardstick, shown a plain gradient
+
+
+def test_muon_takes_the_same_step_in_every_layout_of_weights_and_gradients() -> None:
+    layouts = (torch.contiguous_format, torch.channels_last)
+    steps = [muon_step(mine, of_gradient) for mine in layouts for of_gradient in layouts]
+    assert all(torch.allclose(steps[0], step, atol=0.02) for step in steps)  # in 16 bits
+    assert not torch.allclose(steps[0], steps[0].flip(1), atol=0.02)
+
+
+def test_muon_is_for_convolutions_and_sgd_for_all_else() -> None:
+    model = network(parse("resnet"))
+    sgd, muon = optimizers.optimizers_of(model, True, None)
+    convolutions = sum(weight.numel() for weight in model.parameters() if weight.dim() == 4)
+    counts = []
+    for optimizer in (muon, sgd):
+        counts.append(sum(p.numel() for p in optimizer.param_groups[0]["params"]))
+    assert counts[0] == convolutions and sum(counts) == count(model)
+    (alone,) = optimizers.optimizers_of(model, False, None)
+    assert len(alone.param_groups[0]["params"]) == len(list(model.parameters()))
+
+
+def test_each_optimizer_gets_its_share_of_the_rate(group) -> None:
+    training = Sprint(parse("batches+resnet+muon@0.4:1"), pictures(16), ONLY)
+    training.step(torch.arange(16), 0.25)
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in training.optimizers]
+    assert rates == pytest.approx([0.4, 0.04])
 
 
 def test_each_rank_draws_shifts_of_its_own(group) -> None:

@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from devices import here, report
 from dtypes import FORMATS, best_dtype, units
 from model import ResNet, count
+from optimizers import optimizers_of
 
 SWITCHES = {
     "nothing": "changes nothing",
@@ -30,6 +31,7 @@ SWITCHES = {
     "sizes": "small pictures first",
     "ema": "test with a moving average of the weights",
     "wide": "twice as many channels in the last layers",
+    "muon": "Muon for the convolutions",
 }
 
 
@@ -112,13 +114,10 @@ def mixed_precision(way: Way, device: torch.device) -> tuple[torch.autocast, tor
     return cast, scaler
 
 
-def optimizer_of(way: Way, model: nn.Module) -> torch.optim.Optimizer:
-    """SGD with momentum. It begins with the way's highest learning rate."""
-    fused = None  # torch chooses
-    if "fused" in way.switches:
-        fused = True
-    options = {"momentum": 0.9, "weight_decay": 5e-4, "nesterov": True, "fused": fused}
-    return torch.optim.SGD(model.parameters(), way.lr, **options)
+def optimizers(way: Way, model: nn.Module) -> list[torch.optim.Optimizer]:
+    """SGD with momentum, and Muon for the convolutions if the way says so."""
+    fused = True if "fused" in way.switches else None  # None: torch chooses
+    return optimizers_of(model, "muon" in way.switches, fused)
 
 
 def factor(way: Way, share: float) -> float:

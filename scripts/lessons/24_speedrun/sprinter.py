@@ -15,6 +15,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn import functional as F
 
 import ingredients
+import optimizers
 from clocked import Clock
 from devices import Place, here, report, start
 from ingredients import Way
@@ -52,7 +53,7 @@ class Sprint:
         self.cast, self.scaler = ingredients.mixed_precision(way, place.device)
         smoothing = 0.1 if "smooth" in on else 0.0
         self.criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
-        self.optimizer = ingredients.optimizer_of(way, self.model)
+        self.optimizers = ingredients.optimizers(way, self.model)
 
     def batch(self, chosen: Tensor, share: float) -> tuple[Tensor, Tensor]:
         """Pictures (N, 3, side, side) and labels (N,), shifted and mirrored, on the device."""
@@ -72,15 +73,13 @@ class Sprint:
 
     def step(self, chosen: Tensor, share: float) -> None:
         x, y = self.batch(chosen, share)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.way.lr * ingredients.factor(self.way, share)
-        self.optimizer.zero_grad()
+        rate = self.way.lr * ingredients.factor(self.way, share)
+        optimizers.begin(self.optimizers, rate)
         with self.cast:
             scores = self.ddp_model(x)
             loss = self.criterion(scores, y)
         self.scaler.scale(loss).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        optimizers.step(self.optimizers, self.scaler)
         if self.average:
             self.average.update_parameters(self.model)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import random
 from argparse import Namespace
 from pathlib import Path
@@ -13,11 +14,13 @@ from course.measure import machine
 from course.measure.speedrun import __main__ as speedrun
 from course.measure.speedrun import final, runs
 from course.measure.speedrun.runs import Runs
+from course.measure.speedrun.search import Search, search
 from course.measure.speedrun.waterfall import (
     CANDIDATES,
+    MOST,
     TRIES,
     Candidate,
-    best_rate,
+    errors_at,
     joined,
     longest,
     ratio,
@@ -73,22 +76,67 @@ def test_the_next_candidate_begins_with_what_was_kept_and_with_fresh_seeds() -> 
 
 def test_a_rate_is_tried_equally_often_for_the_start_and_for_what_learns_otherwise() -> None:
     made = Made({"batches": 9}, noise=0.1)
-    waterfall(made, FEW, SEEDS)
+    rows = waterfall(made, FEW, SEEDS)
     tries = [way.partition("@")[0] for way in made.ways if way[-4:] in (":900", ":901")]
-    assert tries == 6 * ["plain"] + 6 * ["batches"] + 6 * ["batches+cycle"]  # both sides
+    assert tries[:6] == 6 * ["plain"] and {"batches", "batches+cycle"} == set(tries) - {"plain"}
+    assert tries.count("batches") == tries.count("batches+cycle") >= 6  # both sides
+    assert [side["tries"] for side in rows[2]["search"]] == 2 * [tries.count("batches") / 2]
     assert all(len(each.rates or each.times) in (1, 3) for each in CANDIDATES)
 
 
 def test_a_rate_is_the_best_in_the_mean_of_both_seeds() -> None:
     scores = {"plain@1:900": 60, "plain@1:901": 30, "plain@2:900": 50, "plain@2:901": 45}
-    scores |= {"plain@3:900": 10, "plain@3:901": 55}
 
     class Fixed:
         def make(self, ways: list[str], together: int = 1) -> list[dict]:
             return [{"mirrored": scores[way] / 100} for way in ways]
 
-    assert best_rate(Fixed(), "plain", [1.0, 2.0, 3.0]) == 2.0
-    assert best_rate(Fixed(), "plain", [1.0, 2.0, 3.0], seeds=1) == 1.0
+    assert errors_at(Fixed(), "plain", [1.0, 2.0]) == pytest.approx([55, 52.5])
+    assert errors_at(Fixed(), "plain", [1.0, 2.0], seeds=1) == pytest.approx([40, 50])
+
+
+def bowl(best: float):
+    """Errors that are fewest at this rate."""
+    return lambda rates: [10 + abs(math.log2(rate / best)) for rate in rates]
+
+
+@pytest.mark.parametrize("best", [0.001, 0.03, 0.11, 0.9])
+@pytest.mark.parametrize("worse", [1, 2])
+def test_a_search_goes_on_until_the_best_rate_lies_inside(best: float, worse: int) -> None:
+    side = Search([0.03, 0.06, 0.12], bowl(best))
+    search([side], worse, 30)
+    assert side.inside(worse) and abs(math.log2(side.best / best)) <= 0.51
+    rates = sorted(side.tried)
+    at = rates.index(side.best)
+    assert worse <= at < len(rates) - worse and min(side.tried.values()) == side.tried[side.best]
+
+
+def test_both_sides_search_as_long_as_the_slower_one_and_not_for_ever() -> None:
+    near = Search([0.03, 0.06, 0.12], bowl(0.06))
+    far = Search([0.03, 0.06, 0.12], bowl(1.0))
+    search([near, far], 2, 30)
+    assert near.tries == far.tries == len(near.tried) and near.inside(2) and far.inside(2)
+    assert min(abs(rate - 0.06) for rate in set(near.tried) - {0.06}) < 0.03  # between two
+    falling = Search([1.0], lambda rates: [1 / rate for rate in rates])
+    search([falling], 2, 7)
+    assert falling.tries == 7 and not falling.inside(2) and falling.best == 32
+    assert falling.told(2) | {"tried": {}} == {"inside": False, "tries": 7, "tried": {}}
+
+
+def test_sides_that_begin_with_unequal_tries_are_refused() -> None:
+    sides = [Search([1.0, 2.0], bowl(1)), Search([], bowl(1), known={1.0: 10}, spent=2)]
+    with pytest.raises(ValueError, match=r"not equal: \[2, 3\] tries"):
+        search(sides, 1, 9)
+
+
+def test_the_race_gives_both_sides_as_many_tries_and_takes_the_best_recipe() -> None:
+    made = Made({"muon": 5, "resnet": 10}, noise=0.1)
+    recipes = ["resnet", "resnet+wide", "resnet+muon"]
+    ways, sides = final.searched(made, recipes, 0.28)
+    assert ways[1].startswith("resnet+muon@") and ways[0].startswith(f"{final.TUTORIAL}@")
+    theirs = [way for way in made.ways if way.startswith(final.TUTORIAL)]
+    assert len(theirs) == len(made.ways) - len(theirs) == sides[0].tries == sides[1].tries
+    assert all(way.endswith(":900") for way in made.ways)  # seeds that no comparison uses
 
 
 def test_what_pays_only_later_gets_longer_trainings_in_which_both_sides_choose() -> None:
@@ -100,8 +148,9 @@ def test_what_pays_only_later_gets_longer_trainings_in_which_both_sides_choose()
     assert [row["kept"] for row in rows] == [True, True, False, False]
     assert [row["long"] for row in rows] == [False, True, False, False]
     tries = [way.partition("@")[0] for way in long.ways if way.endswith(":900")]
-    assert tries == 3 * ["batches"] + 3 * ["batches+resnet"]
-    assert len(long.ways) == 6 + 2 * SEEDS
+    assert tries[:6] == 3 * ["batches"] + 3 * ["batches+resnet"]
+    assert tries.count("batches") == tries.count("batches+resnet") == len(tries) / 2 <= MOST
+    assert len(long.ways) == len(tries) + 2 * SEEDS
     assert any("resnet+sizes" in way for way in short.ways)
     made = len(set(short.ways)) + len(set(long.ways))
     assert made <= longest(few, SEEDS)
@@ -125,7 +174,8 @@ def test_a_hopeless_change_ends_after_three_pairs() -> None:
     made = Made({"batches": -9}, noise=0.1)
     (row,) = waterfall(made, FEW[:1], 6)
     assert len(row["differences"]) == 3 and not row["kept"]
-    assert len(made.ways) == 6 + 6 < longest(FEW[:1], 6)
+    begun = [way for way in made.ways if way[-4:] in (":900", ":901")]
+    assert len(made.ways) == len(begun) + 6 < longest(FEW[:1], 6)
 
 
 def test_hardly_a_whole_waterfall_of_do_nothings_keeps_one(capsys) -> None:
@@ -209,7 +259,8 @@ def test_what_was_measured_becomes_one_small_file_and_a_line(kept: Path, capsys)
     curve = [{"seconds": 60.0, "mirrored": 0.5, "plain": 0.4}]
     same = {"plain": 0.4, "seconds": 120.0, "pace": 9.0, "curve": curve}
     pair = [same | {"mirrored": right} for right in (0.7, 0.85)]
-    final.keep_final(facts | {"seconds": 120}, "theirs@1", "ours@2", [pair, pair])
+    sides = [Search([], bowl(1), known={1.0: 10.0, 2.0: 11.0}), Search([], bowl(2), {2.0: 10.0})]
+    final.keep_final(facts | {"seconds": 120}, ["theirs@1", "ours@2"], sides, [pair, pair])
     speedrun.keep("a note", gpus=False)
     run = json.loads((kept.parent / "assets" / "speedrun-3-cores.json").read_text())
     assert run["machine"]["seconds"] == {"waterfall": 10, "final": 120}
@@ -217,6 +268,8 @@ def test_what_was_measured_becomes_one_small_file_and_a_line(kept: Path, capsys)
     assert run["rows"][3]["ratio"] == 0.5
     assert run["rows"][3]["tutorial"]["way"] == "theirs@1"
     assert run["rows"][3]["fastest"]["mirrored"] == [85.0, 85.0]
+    told = {"inside": False, "tries": 2, "tried": {"1": 10.0, "2": 11.0}}
+    assert run["rows"][3]["tutorial"]["search"] == told
     line = capsys.readouterr().out.splitlines()[-1]
     scores = "120 s, 2 seeds | 70.0 % → 85.0 % | 0.50 (0.50 – 0.50)"
     assert line == f"| CPU, 3 cores | torch 2.15.0 | pictures | {scores} | `ours@2` |"

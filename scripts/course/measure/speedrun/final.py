@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from functools import partial
 from statistics import mean
 
 import torch
@@ -10,23 +11,47 @@ from tqdm import tqdm
 from course.measure.machine import read, write
 from course.measure.pairs import orders
 from course.measure.speedrun.runs import KEPT, Runs, about, log_of, told
-from course.measure.speedrun.waterfall import CANDIDATES, TRIES, error, ratio, recipe_of
+from course.measure.speedrun.search import Search, search
+from course.measure.speedrun.waterfall import (
+    CANDIDATES,
+    error,
+    errors_at,
+    ratio,
+    recipe_of,
+)
 from course.measure.start import programs, start, torchrun
 from course.processes import Work
 
 TUTORIAL = "batches+cycle+last+smooth"  # lesson 06's loop, with the network of the tutorials
-TUTORIAL_RATES = (0.03, 0.06, 0.12, 0.24)  # as many tries as the fastest gets
+TUTORIAL_RATES = (0.015, 0.03, 0.06)
 # What short trainings may leave out, though longer ones want it: joined to what was kept.
 SMALL = "batches+cycle+sizes"
 LARGE = f"{SMALL}+bits+fused+views+smooth+wide"
-OTHERS = ((1.0, SMALL), (2.0, SMALL), (1.0, LARGE), (2.0, LARGE))  # times the rate, and switches
+OTHERS = (SMALL, LARGE, f"{LARGE}+muon")
+WORSE, MOST = 2, 10  # so many worse rates on each side of the best; so many tries a side
 FINAL = "the fastest / the tutorials' network, test error"
 
 
-def tried(runs: Runs, ways: list[str]) -> str:
-    """The best of these ways, by one training each on the validation part."""
-    results = runs.make([f"{way}:{TRIES[0]}" for way in ways])
-    return ways[results.index(min(results, key=error))]
+def searched(trials: Runs, recipes: list[str], rate: float) -> tuple[list[str], list[Search]]:
+    """The best way of each side after equally many tries, and the two searches.
+
+    The tutorials' side begins with three rates, ours with three recipes at one rate; then it
+    searches the rate of the best of them. Each try is one training on the validation part.
+    """
+    firsts = [errors_at(trials, recipe, [rate], seeds=1)[0] for recipe in recipes]
+    recipe = recipes[firsts.index(min(firsts))]
+    sides = [
+        Search(TUTORIAL_RATES, partial(errors_at, trials, TUTORIAL, seeds=1)),
+        Search(
+            [],
+            partial(errors_at, trials, recipe, seeds=1),
+            known={rate: min(firsts)},
+            spent=len(recipes) - 1,
+        ),
+    ]
+    search(sides, WORSE, MOST)
+    ways = [f"{name}@{side.best:g}" for name, side in zip((TUTORIAL, recipe), sides, strict=True)]
+    return ways, sides
 
 
 def fitting(recipe: str, more: str) -> str:
@@ -44,11 +69,11 @@ def run_final(args: argparse.Namespace, work: Work) -> None:
     if args.fastest:
         recipe, _, given = args.fastest.partition("@")
         rate = float(given)
-    plan = f"4 tries a side, then {args.seeds} seeds, {args.seconds:g} s each from a cold start"
-    count = 2 * len(OTHERS) + 2 * args.seeds
+    plan = f"up to {MOST} tries a side, then {args.seeds} seeds, {args.seconds:g} s each, cold"
+    count = 2 * MOST + 2 * args.seeds
     print(told(facts))
     minutes = count * (args.seconds + 12) / 60
-    print(f"plan: {plan}; {count} trainings in {minutes:.0f} minutes", flush=True)
+    print(f"plan: {plan}; at most {count} trainings in {minutes:.0f} minutes", flush=True)
     folder = programs(work.folder / "programs", args.data)
     options = ["--seconds", args.seconds, "--cold"]
     with tqdm(total=count, unit="training") as bar:
@@ -56,11 +81,10 @@ def run_final(args: argparse.Namespace, work: Work) -> None:
         trials = Runs(log, folder, bar, *options, "--validation", alone=True)
         log = log_of(f"test-cold-{args.seconds:g}s", facts, folder)
         finals = Runs(log, folder, bar, *options, "--points", 8, alone=True)
-        theirs = tried(trials, [f"{TUTORIAL}@{each}" for each in TUTORIAL_RATES])
-        ways = [f"{fitting(recipe, more)}@{rate * times:g}" for times, more in OTHERS]
-        ours = tried(trials, list(dict.fromkeys(ways)))
-        pairs = finals.pairs([theirs, ours], list(range(1, args.seeds + 1)))
-    keep_final(facts, theirs, ours, pairs)
+        recipes = [fitting(recipe, more) for more in OTHERS]
+        ways, sides = searched(trials, recipes, rate)
+        pairs = finals.pairs(ways, list(range(1, args.seeds + 1)))
+    keep_final(facts, ways, sides, pairs)
 
 
 def points(run: dict) -> list[list[float]]:
@@ -68,21 +92,25 @@ def points(run: dict) -> list[list[float]]:
     return [[round(each["seconds"], 1), round(100 * each["mirrored"], 2)] for each in run["curve"]]
 
 
-def keep_final(facts: dict, theirs: str, ours: str, pairs: list[list[dict]]) -> None:
-    """Write and print what the pairs of trainings came to."""
+def keep_final(
+    facts: dict, ways: list[str], searches: list[Search], pairs: list[list[dict]]
+) -> None:
+    """Write and print how the rates were found, and what the pairs of trainings came to."""
     sides = list(zip(*pairs, strict=True))
     errors = [[error(run) for run in side] for side in sides]
     found = {"row": FINAL} | ratio(errors[1], errors[0])
-    for name, way, side in zip(("tutorial", "fastest"), (theirs, ours), sides, strict=True):
+    names = ("tutorial", "fastest")
+    for name, way, tried, side in zip(names, ways, searches, sides, strict=True):
         found[name] = {
             "way": way,
+            "search": tried.told(WORSE),
             "mirrored": [round(100 * run["mirrored"], 2) for run in side],
             "plain": [round(100 * run["plain"], 2) for run in side],
             "seconds": [round(run["seconds"], 1) for run in side],
             "pace": round(mean(run["pace"] for run in side)),
             "curves": [points(run) for run in side],
         }
-        print(f"{name}: {way}: {found[name]['mirrored']} % right")
+        print(f"{name}: {way}: {found[name]['mirrored']} % right; {found[name]['search']}")
     write(KEPT / "final.json", facts, [found])
     print(f"errors: {found['ratio']} of the tutorials' ({found['low']} – {found['high']})")
 

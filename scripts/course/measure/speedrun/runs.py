@@ -47,7 +47,8 @@ def log_of(kind: str, facts: dict, folder: Path) -> Path:
     """Where trainings of this kind are kept: another file for other pictures, another machine,
     another torch, or other programs in `folder`, so that none is taken for one of these.
     """
-    names = ("sprint.py", "sprinter.py", "ingredients.py", "clocked.py", "loader.py", "model.py")
+    names = ("sprint.py", "sprinter.py", "ingredients.py", "optimizers.py", "clocked.py")
+    names += ("loader.py", "model.py")
     made_of = [facts[name] for name in ("data", "torch", "device")] + [ranks()]
     made_of += [(folder / name).read_text() for name in names]
     mark = same.letters(json.dumps(made_of), 8)

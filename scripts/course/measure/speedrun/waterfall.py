@@ -2,6 +2,7 @@
 
 import math
 import sys
+from functools import partial
 from statistics import mean, stdev
 from typing import NamedTuple
 
@@ -9,11 +10,13 @@ import torch
 
 from course import rooms
 from course.measure.speedrun.runs import Runs
+from course.measure.speedrun.search import Search, search
 
 sys.path.extend(map(str, rooms.rooms()))  # what a program of a room imports is in a room, too
 judge = rooms.load("judge")
 
 AROUND = (0.5, 1.0, 2.0)  # times the rate so far, where a candidate brings rates of its own
+WORSE, MOST = 1, 6  # so many worse rates on each side of the best; so many rates at most
 TRIES = (900, 901)  # the seeds of trainings that choose a learning rate: no comparison uses them
 
 
@@ -43,6 +46,7 @@ CANDIDATES = [
     Candidate("sizes", (0.7, 1.0, 1.4), needs="resnet"),
     Candidate("ema", (0.7, 1.0, 1.4)),
     Candidate("wide", (0.5, 0.7, 1.0), needs="resnet"),
+    Candidate("muon", (0.5, 1.0, 2.0), needs="resnet"),
     Candidate("compile"),
     Candidate("compile+warm"),
 ]
@@ -58,17 +62,14 @@ def error(run: dict) -> float:
     return 100 * (1 - run["mirrored"])
 
 
-def best_rate(runs: Runs, recipe: str, rates: list[float], seeds: int = len(TRIES)) -> float:
-    """The rate with the fewest errors, in the mean of these seeds; a single rate needs no training.
+def errors_at(runs: Runs, recipe: str, rates: list[float], seeds: int = len(TRIES)) -> list[float]:
+    """The errors of a recipe at each of these rates, in the mean of these seeds.
 
     One seed was too few for short trainings: it chose a rate at which other seeds did badly.
     """
-    if len(rates) == 1:
-        return rates[0]
     ways = [f"{recipe}@{rate:g}:{seed}" for rate in rates for seed in TRIES[:seeds]]
-    errors = [error(run) for run in runs.make(ways)]
-    means = [mean(errors[first : first + seeds]) for first in range(0, len(errors), seeds)]
-    return rates[means.index(min(means))]
+    found = [error(run) for run in runs.make(ways)]
+    return [mean(found[first : first + seeds]) for first in range(0, len(found), seeds)]
 
 
 def compare(runs: Runs, before: str, after: str, seeds: list[int], total: int) -> dict:
@@ -107,7 +108,9 @@ def waterfall(
 ) -> list[dict]:
     """One row for each candidate: trainings of the usual seconds, and long ones."""
     base = START.switches
-    rate = best_rate(short, base, list(START.rates))
+    first = Search(START.rates, partial(errors_at, short, base))
+    search([first], WORSE, MOST)
+    rate = first.best
     rows = []
     for number, candidate in enumerate(candidates, 1):
         if candidate.needs not in base:
@@ -117,14 +120,23 @@ def waterfall(
         tries = 1 if candidate.long else len(TRIES)
         changed = joined(base, candidate.switches)
         rates = list(candidate.rates) or [rate * times for times in candidate.times]
+        new_rate = rates[0]
+        bracket = {}
         if len(rates) > 1:  # the other side chooses as often, in trainings as long
             times = AROUND if candidate.rates else candidate.times
-            rate = best_rate(runs, base, [rate * each for each in times], tries)
-        new_rate = best_rate(runs, changed, rates, tries)
+            around = [rate * each for each in times]
+            chosen = [
+                Search(around, partial(errors_at, runs, base, seeds=tries)),
+                Search(rates, partial(errors_at, runs, changed, seeds=tries)),
+            ]
+            search(chosen, WORSE, MOST)
+            rate = chosen[0].best
+            new_rate = chosen[1].best
+            bracket = {"search": [side.told(WORSE) for side in chosen]}
         own = [1000 * number + each for each in range(seeds)]  # nothing else uses these
         sides = [f"{base}@{rate:g}", f"{changed}@{new_rate:g}"]
         row = {"row": candidate.switches, "long": candidate.long}
-        row |= compare(runs, *sides, own, len(candidates))
+        row |= bracket | compare(runs, *sides, own, len(candidates))
         rows.append(row)
         if row["kept"] and candidate.switches != "nothing":
             base = changed
@@ -142,7 +154,7 @@ def longest(candidates: list[Candidate], seeds: int) -> int:
         rates = len(each.rates or each.times)
         sides = 1 if each is START else 2
         if rates > 1:
-            trainings += sides * rates * (1 if each.long else len(TRIES))
+            trainings += sides * MOST * (1 if each.long else len(TRIES))
     return trainings
 
 
