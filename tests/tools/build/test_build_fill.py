@@ -76,7 +76,7 @@ def region(page: str, name: str) -> list[str]:
     return page.partition(begin)[2].partition("<!-- end -->")[0].splitlines()
 
 
-FIRST_ROW = "| [01 First · 第一課](notebooks/01_first.ipynb) | count to three · 數到三 | 10 |"
+FIRST_ROW = "| [01 First · 第一課](notebooks/01_first.ipynb) | count to three · 數到三 | 15 |"
 
 
 def test_the_readme_lists_the_lessons_in_their_parts(course: Small):
@@ -87,7 +87,7 @@ def test_the_readme_lists_the_lessons_in_their_parts(course: Small):
     ]
     assert [line for line in lines if line.startswith("| [")] == [
         FIRST_ROW,
-        "| [02 Second · 第二課](notebooks/02_second.ipynb) | count again · 再數一次 | 10 |",
+        "| [02 Second · 第二課](notebooks/02_second.ipynb) | count again · 再數一次 | 15 |",
     ]
     assert lines.count("first · 先學") == lines.count("then · 再學") == 1
     assert lines.index("- count · 數數") < lines.index("### Late 02 · 後面")
@@ -102,7 +102,7 @@ def test_the_readme_says_where_to_begin(course: Small):
     assert links(notebook) == elsewhere("02_second", "none")[:2]
     short = re.sub(r", \[(?:Kaggle|Colab)\]\([^)]*\)", "", notebook)
     second = "[Second · 第二](notebooks/02_second.ipynb)"
-    assert short == f"| two ranks · 兩個 rank | {second}, {texts} | 10 |"
+    assert short == f"| two ranks · 兩個 rank | {second}, {texts} | 15 |"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_without_an_address_nothing_leads_there(course: Small):
     for name in ("01_first", "solutions/01_first", "workshop"):
         first = course.notebook(name).cells[0].source
         assert not links(first) and "source ·" not in first
-    assert course.notebook().cells[0].source.startswith("# 01 · First · 第一課\n\nCore 10 minutes")
+    assert course.notebook().cells[0].source.startswith("# 01 · First · 第一課\n\nCore 15 minutes")
     assert places.replace(">x<", "><") in course[DECK]
     assert FIRST_ROW in region(course["README.md"], "lessons")
     assert not links(course["README.md"])

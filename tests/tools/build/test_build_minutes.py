@@ -66,8 +66,8 @@ def test_what_counts_in_which_part():
 
 
 def test_the_formula():
-    part = Part(words=180, tokens=520, exercises=2, predictions=3, seconds=30)
-    assert part.minutes == 1 + 2 + 8 + 3 + 0.5
+    part = Part(words=180, tokens=340, exercises=2, predictions=3, seconds=30)
+    assert part.minutes == 1 + 2 + 10 + 3 + 0.5
     assert [rounded(minutes) for minutes in (0, 0.1, 5, 5.1, 50)] == [0, 5, 5, 10, 50]
 
 
@@ -81,11 +81,11 @@ def test_the_head_says_what_the_lesson_takes(course: Small):
     course.replace(SECOND, "### Exercise 2 ·", "## Going further · 延伸\n\n### Exercise 2 ·")
     assert course.build() == 0
     first = course.notebook("01_first").cells[0].source
-    assert "Core 10 minutes. Running every cell on Kaggle takes about 5 of your GPU" in first
-    assert "核心 10 分鐘。在 Kaggle 上跑完全部儲存格，約用掉 5 分鐘" in first
+    assert "Core 15 minutes. Running every cell on Kaggle takes about 5 of your GPU" in first
+    assert "核心 15 分鐘。在 Kaggle 上跑完全部儲存格，約用掉 5 分鐘" in first
     second = course.notebook("solutions/02_second").cells[0].source
-    assert "Core 5 minutes · further 5 minutes. No GPU needed." in second
-    assert "核心 5 分鐘，延伸 5 分鐘。不需要 GPU。" in second
+    assert "Core 5 minutes · further 10 minutes. No GPU needed." in second
+    assert "核心 5 分鐘，延伸 10 分鐘。不需要 GPU。" in second
 
 
 def test_measured_launches_change_the_head(course: Small):

@@ -25,8 +25,8 @@ def test_a_page_shows_routes_with_minutes_and_what_to_know_first(course: Small):
     course.replace(SECOND, "### Exercise 2 ·", "## Second period · 第二節\n\n### Exercise 2 ·")
     assert course.build() == 0
     page = course["assets/routes.md"]
-    assert "| Late · 晚到 | 02 | 10 | 01 |\n" in page  # two periods of 5 minutes
-    assert "| All · 全部 | 01 02 workshop | 110 |  |\n" in page
+    assert "| Late · 晚到 | 02 | 20 | 01 |\n" in page  # two periods of 10 minutes
+    assert "| All · 全部 | 01 02 workshop | 125 |  |\n" in page
     assert "graph LR\n  01 --> 02\n```" in page
 
 
@@ -40,8 +40,8 @@ def test_a_route_may_end_within_a_lesson(course: Small):
     course.replace(SECOND, "### Exercise 2 ·", after)
     assert course.build() == 0
     page = course["assets/routes.md"]
-    assert "| Late · 晚到 | 01 02, first half · 前半 | 15 |  |\n" in page  # 10 and 5
-    assert "| All · 全部 | 01 02 workshop | 120 |  |\n" in page  # 10, 20 and 90
+    assert "| Late · 晚到 | 01 02, first half · 前半 | 25 |  |\n" in page  # 15 and 10
+    assert "| All · 全部 | 01 02 workshop | 130 |  |\n" in page  # 15, 25 and 90
 
 
 def test_a_part_of_a_lesson_may_need_less_than_all_of_it(course: Small):
@@ -51,7 +51,7 @@ def test_a_part_of_a_lesson_may_need_less_than_all_of_it(course: Small):
         SECOND, "### Exercise 2 ·", "## Half · 一半\n\n## Rest · 其餘\n\n### Exercise 2 ·"
     )
     assert course.build() == 0
-    assert "| Late · 晚到 | 02, first half · 前半 | 5 | 01 |\n" in course["assets/routes.md"]
+    assert "| Late · 晚到 | 02, first half · 前半 | 10 | 01 |\n" in course["assets/routes.md"]
 
 
 def test_what_is_needed_is_followed_to_its_beginning():
