@@ -84,8 +84,8 @@ def test_the_head_says_what_the_lesson_takes(course: Small):
     assert "Core 15 minutes. Running every cell on Kaggle takes about 5 of your GPU" in first
     assert "核心 15 分鐘。在 Kaggle 上跑完全部儲存格，約用掉 5 分鐘" in first
     second = course.notebook("solutions/02_second").cells[0].source
-    assert "Core 5 minutes · further 10 minutes. No GPU needed." in second
-    assert "核心 5 分鐘，延伸 10 分鐘。不需要 GPU。" in second
+    assert "Core 10 minutes · further 10 minutes. No GPU needed." in second
+    assert "核心 10 分鐘，延伸 10 分鐘。不需要 GPU。" in second
 
 
 def test_measured_launches_change_the_head(course: Small):
