@@ -24,8 +24,19 @@ NAMED = re.compile(r"([\u3400-\u9fff]+)（([A-Za-z][A-Za-z -]*)[；，）]")  # 
 # Words that plain English uses as well ("step by step", "from memory"): only in the form
 # 中文（English） do they bind.
 EVERYDAY = {
-    *("argument", "backward", "batch", "cache", "compile", "distributed", "forward", "hang"),
-    *("kernel", "launch", "memory", "node", "overlap", "parameter", "reduce", "step", "stride"),
+    *("argument", "backward", "batch", "cache", "compile", "distributed", "export", "forward"),
+    *(
+        "hang",
+        "kernel",
+        "launch",
+        "memory",
+        "node",
+        "overlap",
+        "parameter",
+        "reduce",
+        "step",
+        "stride",
+    ),
     *("timeout", "view"),
 }
 
