@@ -13,6 +13,7 @@ from pathlib import Path
 from docutils import nodes
 from opencc import OpenCC
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 from course.languages import CJK
 from course.site.extensions.languages import BETWEEN, CHINESE, ENGLISH, language
@@ -24,8 +25,10 @@ WITHOUT = (
 )  # they say what the lessons say, or nothing to look up
 ERROR_PAGES = "errors/"  # a message, its cause and its remedy are one entry
 WORDS = Path(__file__).parents[1] / "search-words.toml"
+ASKED = Path(__file__).parents[1] / "search-asked.toml"
 # Who looks up a word wants the lesson before the error, and before what teachers read.
 TOP = 1.5  # a page's own heading
+WORD = 0.6  # a row of the glossary
 WEIGHT = {ERROR_PAGES: 0.1, "assets/": 0.3, "notebooks/workshop": 0.3}
 BLOCKS = nodes.paragraph | nodes.literal_block | nodes.entry | nodes.title
 
@@ -89,13 +92,11 @@ def collect(app: Sphinx) -> list[dict]:
         for section in app.env.get_doctree(name).findall(nodes.section):
             heading = section[0].astext()
             row: dict = {"at": f"{name}.html#{section['ids'][0]}", "title": heading}
-            row["weight"] = next(
-                (share for kind, share in WEIGHT.items() if name.startswith(kind)), 1
-            )
+            row["weight"] = weight(name)
             if heading != page:
                 row["page"] = page
             else:
-                row["weight"] *= 1.5
+                row["weight"] *= TOP
             if name.startswith(ERROR_PAGES):
                 row["texts"] = [text.astext() for text in section[0].findall(nodes.literal)]
                 row["last"] = int("last" in app.env.metadata[name])
@@ -108,7 +109,7 @@ def collect(app: Sphinx) -> list[dict]:
                     place = f"{name}.html#{word['ids'][0]}"
                     title = BETWEEN.join(entry.astext() for entry in word[:2])
                     rows.append(
-                        {"at": place, "title": title, "page": page, "weight": 1} | filled(word)
+                        {"at": place, "title": title, "page": page, "weight": WORD} | filled(word)
                     )
     return rows
 
@@ -136,10 +137,24 @@ def words() -> list[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: -len(pair[0]))
 
 
+def ask(rows: list[dict], asked: dict[str, list[str]]) -> None:
+    """Give each section the questions that it answers, as people ask them, by `page#Heading`."""
+    sections = {}
+    for row in rows:
+        page = Path(row["at"].partition("#")[0]).stem
+        sections[f"{page}#{row['title'].partition(BETWEEN)[0]}"] = row
+    unknown = sorted(set(asked) - set(sections))
+    if unknown:
+        raise ExtensionError(f"{ASKED.name}: no section {unknown[0]}: what is it called now?")
+    for name, questions in asked.items():
+        sections[name]["asked"] = " | ".join(questions)
+
+
 def write(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.name != "html":
         return
     rows = collect(app)
+    ask(rows, tomllib.loads(ASKED.read_text()))
     text = json.dumps(rows, ensure_ascii=False)
     needed = {"rows": rows, **scripts(text), "words": words()}
     made = json.dumps(needed, ensure_ascii=False, separators=(",", ":"))

@@ -4,8 +4,8 @@
 // as several, the texts of errors, and the rule that says that nothing fits.
 window.Finder = (() => {
   "use strict";
-  const FIELDS = ["title", "en", "zh", "code"];
-  const BOOST = { title: 6, en: 1, zh: 1, code: 0.5 };
+  const FIELDS = ["title", "en", "zh", "code", "asked"];
+  const BOOST = { title: 6, en: 1, zh: 1, code: 0.5, asked: 3 };
   const TITLED = 0.6; // of the words' weight, if the heading has them
   const TITLE = 3; // times the points, if the words are the heading
   const APART = 0.6; // times the points, if a name is there as several words, or words as a name
