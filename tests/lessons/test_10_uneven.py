@@ -4,6 +4,7 @@ import pytest
 import torch
 from ranks import launch
 
+from course import rooms
 from devices import Place
 from exam import CENTRES, exam
 
@@ -111,3 +112,34 @@ def test_mended_shards_follow_the_average_gradient(three):
         first_epoch = rank["found"]["ZeRO"][0]
         assert first_epoch[2] == pytest.approx(ends[0]), "the last to end has the right gradients"
         assert abs(first_epoch[0] - ends[0]) > 0.01, "the first to end does not"
+
+
+def test_a_worker_draws_what_no_other_draws_only_if_seeds_and_generators_differ(tmp_path):
+    """Three ranks with two workers each, two epochs of eight pictures: 48 changes."""
+    command = str(rooms.program("augment"))
+    for rank in launch(tmp_path, 3, command).reports("augment", 3):
+        assert rank["ways"]["one seed"] == {"torch": 16, "random": 16, "numpy": 16, "own": 4}
+        assert rank["ways"]["a seed for each rank"]["own"] == 4
+        assert set(rank["ways"]["and worker_init_fn"].values()) == {48} == {rank["pictures"]}
+
+
+def test_ranks_share_one_weighted_draw_in_equal_parts(tmp_path):
+    """400 draws do not go into three: each rank gets 133."""
+    ranks = launch(tmp_path, 3, str(rooms.program("weighted"))).reports("weighted", 3)
+    weights = torch.ones(100, dtype=torch.float64)
+    weights[90:] = 9
+    for epoch in (0, 1):
+        generator = torch.Generator().manual_seed(epoch)
+        drawn = torch.multinomial(weights, 399, replacement=True, generator=generator)
+        shares = [rank["drawn"][f"a share each, epoch {epoch}"] for rank in ranks]
+        assert shares == drawn.view(133, 3).T.tolist()
+
+
+def test_a_mapped_file_is_nobody_s_own_memory(tmp_path):
+    for rank in launch(tmp_path, 2, str(rooms.program("mapped"))).reports("mapped", 2):
+        for way, grown in rank["grown"].items():
+            if grown is None:
+                pytest.skip("this system does not tell how much memory is a process's own")
+            own = grown["Anonymous"] / rank["megabytes"]
+            assert own < 0.1 if "mmap" in way else 0.9 < own < 1.2
+    assert not (tmp_path / "mapped").exists()

@@ -8,6 +8,7 @@ import random
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -254,13 +255,32 @@ def test_ranks_go_on_to_the_last_bit(tmp_path: Path, ranks: int) -> None:
     assert all(rank["size"] < first["size"] / 2 for rank in others)
 
 
-def test_a_training_goes_on_while_its_state_is_written(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    """What each of two ranks reported of saves beside a training, and how long all of it took."""
+    folder = tmp_path_factory.mktemp("meanwhile")
     command = [str(rooms.program("meanwhile")), "--megabytes", "8"]
-    [ended] = launch_all({tmp_path: (2, command)}, 200)
+    begun = time.monotonic()
+    [ended] = launch_all({folder: (2, command)}, 200)
+    took = time.monotonic() - begun
     assert ended.code == 0, ended.text
-    for rank in ended.reports("meanwhile", 2):
-        assert rank["kept"]
+    return [rank | {"took": took} for rank in ended.reports("meanwhile", 2)]
+
+
+def test_a_training_goes_on_while_its_state_is_written(beside) -> None:
+    for rank in beside:
+        assert rank["kept"] and len(rank["rounds"]) == 5
         assert all(one["steps"] == one["right"] > 0 for one in rank["rounds"])
+
+
+def test_the_times_of_two_ways_to_save_are_their_own_and_in_seconds(beside) -> None:
+    for rank in beside:
+        columns = {name: [one[name] for one in rank["rounds"]] for name in rank["rounds"][0]}
+        assert not set(columns["save"]) & set(columns["async_save"])
+        assert all(one["written"] > 0 for one in rank["rounds"])
+        assert sum(columns["save"]) + sum(columns["written"]) < rank["took"]
+        # Every rank waits as long as the slowest.
+        assert columns["save"] == [one["save"] for one in beside[0]["rounds"]]
 
 
 def test_the_random_numbers_of_three_libraries_go_through_a_file(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--hold-at", type=int, default=30, help="step at which the first waits")
     parser.add_argument("--limit", type=float, default=100, help="seconds for everything")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--pause", type=float, default=0.2, help="seconds added to a step")
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds added to a step")
     args = parser.parse_args()
     place = here()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # also then the agents are ended below

@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from devices import Place, here, report, start
 from reshard import in_pieces
+from stopwatch import in_turns, slowest
 
 FOLDER = Path("meanwhile")
 
@@ -43,35 +44,50 @@ def train_beside(writing: Future, place: Place) -> dict[str, int]:
     return {"steps": steps, "right": right}
 
 
-def waits(big: DTensor, number: int, group: dist.ProcessGroup, place: Place) -> dict:
-    """Seconds that the training waits for a save, for an async save, and until that is written.
+class Saves:
+    """Two ways to save a tensor, and the training that goes on beside the second."""
 
-    The tensor is filled with a number first, to tell what is in the files. `group` is for the
-    thread that writes: in the training's own group their messages would meet.
-    """
-    big.to_local().fill_(number)
-    dist.barrier()
-    begun = time.perf_counter()
-    dcp.save({"big": big}, checkpoint_id=FOLDER / f"sync-{number}")
-    saved = time.perf_counter() - begun
+    def __init__(self, big: DTensor, group: dist.ProcessGroup, place: Place):
+        self.big = big
+        self.group = group  # for the thread that writes: in the training's own, messages would meet
+        self.place = place
+        self.number = 0  # what fills the tensor, to tell what is in a file
+        self.writing: Future | None = None
+        self.beside: list[dict] = []  # what went on while each asynchronous save was written
 
-    dist.barrier()
-    begun = time.perf_counter()
-    path = FOLDER / f"async-{number}"
-    writing = dcp.async_save({"big": big}, checkpoint_id=path, process_group=group)
-    called = time.perf_counter() - begun
-    big.to_local().fill_(-1)  # the training goes on, and changes what is being written
-    beside = train_beside(writing, place)
-    writing.result()  # raises what went wrong, such as a full disk
-    written = time.perf_counter() - begun
-    return {"save": saved, "async_save": called, "written": written} | beside
+    def begin(self) -> None:
+        """Ahead of each way, outside of its time: nothing is being written, the values are new."""
+        self.finish()
+        self.number += 1
+        self.big.to_local().fill_(self.number)
+        dist.barrier()
+
+    def save(self) -> None:
+        dcp.save({"big": self.big}, checkpoint_id=FOLDER / f"{self.number}")
+
+    def async_save(self) -> None:
+        self.begun = time.perf_counter()
+        path = FOLDER / f"{self.number}"
+        state = {"big": self.big}
+        self.writing = dcp.async_save(state, checkpoint_id=path, process_group=self.group)
+
+    def finish(self) -> None:
+        """Train beside the save that is on its way, if there is one, until it is written."""
+        if self.writing is None:
+            return
+        self.big.to_local().fill_(-1)  # the training changes what is being written
+        steps = train_beside(self.writing, self.place)
+        self.writing.result()  # raises what went wrong, such as a full disk
+        written = time.perf_counter() - self.begun
+        self.beside.append({"number": self.number, "written": written} | steps)
+        self.writing = None
 
 
 @record
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=64, help="of the tensor that is saved")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     # gloo, on the CPU: files are written from there anyway.
     place = here(gpus=0)
@@ -84,19 +100,29 @@ def main() -> None:
 
     zeros = torch.zeros(args.megabytes * 2**18)
     big = in_pieces(zeros, place.world_size)
-    rounds = [waits(big, number, group, place) for number in range(args.rounds + 1)]
+    saves = Saves(big, group, place)
+    ways = {"save": saves.save, "async_save": saves.async_save}
+    times = in_turns(ways, args.rounds, place.device, before=saves.begin)
+    saves.finish()
     # Which values are in a file that was written while the tensor changed?
-    dcp.load({"big": big}, checkpoint_id=FOLDER / f"async-{args.rounds}")
+    last = saves.beside[-1]["number"]
+    dcp.load({"big": big}, checkpoint_id=FOLDER / f"{last}")
     values = big.to_local()
-    kept = bool((values == args.rounds).all())  # and not -1
-    rounds = rounds[1:]  # the first one starts threads, and does not count
+    kept = bool((values == last).all())  # and not -1
+
+    # The training waits for its slowest rank. The first round only starts threads.
+    rounds = []
+    pairs = zip(times["save"], times["async_save"], strict=True)
+    for (own, other), beside in zip(pairs, saves.beside[1:], strict=True):
+        waited = {"save": slowest(own, place.device), "async_save": slowest(other, place.device)}
+        rounds.append(waited | beside)
     if place.rank == 0:
-        for times in rounds:
+        for row in rounds:
             each = []
             for name in ("save", "async_save", "written"):
-                milliseconds = 1000 * times[name]
+                milliseconds = 1000 * row[name]
                 each.append(f"{name} {milliseconds:.0f} ms")
-            print(", ".join(each), f"with {times['steps']} steps beside it")
+            print(", ".join(each), f"with {row['steps']} steps beside it")
     dist.barrier()
     shutil.rmtree(FOLDER, ignore_errors=True)
     report("meanwhile", place, kept=kept, rounds=rounds)
