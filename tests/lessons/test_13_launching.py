@@ -19,12 +19,13 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from ranks import launch
+from ranks import launch, launch_all
 from torch import nn
 
 import members
 import ownagent
 import stranger
+import unready
 from course import rooms
 from devices import Place
 
@@ -143,6 +144,26 @@ def test_the_closed_store_listens_on_loopback_alone() -> None:
     assert ("127.0.0.1", port) in listening
     assert {address for address, number in listening if number == port} == {"127.0.0.1"}
     assert store.num_keys() >= 0
+
+
+def test_a_rank_without_a_group_leaves_without_another_error() -> None:
+    assert not torch.distributed.is_initialized()
+    unready.leave()
+
+
+@pytest.mark.parametrize(("options", "closed"), [([], [1]), (["--together"], [0, 1])])
+def test_a_start_that_failed_names_its_cause(
+    tmp_path: Path, options: list[str], closed: list[int]
+) -> None:
+    command = [str(rooms.program("unready")), *options]
+    [ended] = launch_all({tmp_path: (2, command)}, SECONDS)
+    assert ended.code == 1
+    root_cause = ended.text.partition("Root Cause")[2]
+    assert "rank      : 1" in root_cause
+    assert "FileNotFoundError" in root_cause
+    notes = [tmp_path / f"unready-{rank}.txt" for rank in range(2)]
+    whole = [rank for rank, path in enumerate(notes) if path.exists() and path.read_text()]
+    assert whole == closed
 
 
 @pytest.fixture
