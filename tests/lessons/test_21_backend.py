@@ -19,13 +19,13 @@ import torch
 import torch.distributed as dist
 from ranks import Launch, launch
 
-import alike
+import tiny
 from course import rooms
 from course.measure import backend as backend_build
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = ROOT / "tests" / "campaigns" / "kills.py"
-PROGRAMS = ["alike", "ownbackends", "talk"]
+PROGRAMS = ["alike", "ownbackends", "talk", "tiny"]
 
 compiler = pytest.mark.skipif(not shutil.which("g++"), reason="not passed, but not tried: no g++")
 
@@ -81,19 +81,19 @@ def test_three_ranks_get_the_weights_of_one_process(nearby: Path, tmp_path: Path
 
 def test_each_rank_learns_from_other_numbers_in_each_step() -> None:
     """Otherwise the order in which gradients are added would never matter."""
-    batches = [alike.batch(step, rank) for step in (0, 1) for rank in (0, 1)]
+    batches = [tiny.batch(step, rank) for step in (0, 1) for rank in (0, 1)]
     assert not any(torch.equal(one, other) for one, other in pairwise(batches))
 
 
 def in_threads(library: Path, ranks: int, act: Callable) -> list:
     """What `act(backend, rank)` returns on each rank; here ranks are threads of this process."""
-    spec = importlib.util.spec_from_file_location("nearby", library)
-    nearby = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(nearby)
+    spec = importlib.util.spec_from_file_location(library.stem, library)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     store = dist.HashStore()
 
     def run(rank: int):
-        backend = nearby.create(store, rank, ranks, timedelta(seconds=20))
+        backend = module.create(store, rank, ranks, timedelta(seconds=20))
         return act(backend, rank)
 
     with ThreadPoolExecutor(ranks) as pool:
@@ -122,13 +122,33 @@ def test_tensors_longer_than_a_slot_are_gathered_and_broadcast(nearby: Path) -> 
         assert torch.equal(sent, numbers(1))
 
 
+@compiler
+def test_the_small_backend_broadcasts_from_any_rank() -> None:
+    """On three ranks, twice from the same root, and an all-reduce afterwards."""
+
+    def act(backend: dist.Backend, rank: int) -> list[list[float]]:
+        options = dist.BroadcastOptions()
+        left = []
+        for number, root in enumerate([0, 2, 2, 1]):
+            options.rootRank = root
+            sent = torch.full((2,), 10.0 * number + rank)
+            backend.broadcast([sent], options).wait()
+            left.append(sent.tolist())
+        total = torch.ones(2)
+        backend.allreduce([total]).wait()
+        return [*left, total.tolist()]
+
+    for left in in_threads(backend_build.build("broadcasting"), 3, act):
+        assert left == [[0, 0], [12, 12], [22, 22], [31, 31], [3, 3]]
+
+
 def test_without_a_compiler_gloo_takes_its_place_and_the_results_say_so(tmp_path: Path) -> None:
     """In one launch on a machine that has built neither library."""
     for report in start(tmp_path, 2, "talk").reports("talk", 2):
         assert set(report["names"].values()) == {"gloo"}
-        assert set(report["behind"].values()) == {"ProcessGroupGloo"}
         assert set(report["refused"].values()) == {""}
         assert report["equal"] and report["total"] == [11.0] * 4
+        assert report["received"] == [[1.0] * 4, [10.0] * 4]
 
 
 @compiler

@@ -26,7 +26,7 @@ from course.sources import Course
 LINES = 120  # of a solved program, its docstring and empty lines not counted
 # A header that comes with torch.
 TORCHS = re.compile(r"^ *# *include *[<\"](?:torch|ATen|c10|pybind11)/", re.MULTILINE)
-OWN = re.compile(r'^ *# *include *"(\w+\.h)"', re.MULTILINE)  # a header of the same room
+OWN = re.compile(r'^ *# *include *"(\w+\.(?:h|cpp))"', re.MULTILINE)  # a file of the same room
 
 
 def check_python(text: str, name: str) -> None:
@@ -49,7 +49,7 @@ def ask(command: list[str], text: str, name: str) -> None:
 
 
 def with_headers(text: str, room: Path) -> str:
-    """A C++ text, and behind it the room's own headers that it includes, each once."""
+    """A C++ text, and behind it the room's own files that it includes, each once."""
     texts = {"": text}
     names = OWN.findall(text)
     for name in names:  # grows while we walk: headers include headers

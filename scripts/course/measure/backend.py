@@ -33,8 +33,9 @@ def build(name: str) -> Path | None:
         return None
     texts = {file: text for file, text in sources().items() if not file.endswith(".py")}
     made_of = [torch.__version__, sysconfig.get_python_version(), *FLAGS]
+    own = f"{name}.cpp"
     for file in sorted(texts):
-        if file.endswith(".h") or file == f"{name}.cpp":
+        if file.endswith(".h") or file == own or f'#include "{file}"' in texts[own]:
             made_of += [file, texts[file]]
     digest = same.letters("\0".join(made_of), 16)
     library = KEPT / digest / f"{name}.so"
@@ -50,9 +51,9 @@ def build(name: str) -> Path | None:
         for file, text in texts.items():
             (Path(folder) / file).write_text(text)
         part = Path(folder) / library.name
-        command = ["g++", *FLAGS, *options, f"{name}.cpp", "-o", part, *libraries]
+        command = ["g++", *FLAGS, *options, own, "-o", part, *libraries]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"g++ refuses {name}.cpp:\n{done.stderr}")
+            raise RuntimeError(f"g++ refuses {own}:\n{done.stderr}")
         part.replace(library)  # whole, or not there
     return library

@@ -8,45 +8,20 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 
 from devices import here, keep_group, report, start
 from ownbackends import on_cpu, register
+from tiny import loss_of, network, update
 from yardstick import apart
 
 LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 STEPS = 20
 SIZE = 10_000  # numbers in a tensor that is added up
 SAMPLE = slice(None, None, 100)  # of which the notebook gets every hundredth
-
-
-def network() -> nn.Sequential:
-    """x (N, 20) → (N, 5); the same start on every rank."""
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(20, 50), nn.Tanh(), nn.Linear(50, 5))
-
-
-def batch(step: int, rank: int) -> Tensor:
-    """What this rank learns from in this step: (8, 20)."""
-    generator = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(8, 20, generator=generator)
-
-
-def loss_of(model: nn.Module, step: int, rank: int) -> Tensor:
-    """The mean square of what a model makes of this rank's batch."""
-    output = model(batch(step, rank))
-    return output.square().mean()
-
-
-def update(model: nn.Module) -> None:
-    """One step of plain SGD."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter -= 0.1 * parameter.grad
-    model.zero_grad()
 
 
 def train(group: dist.ProcessGroup, rank: int) -> Tensor:

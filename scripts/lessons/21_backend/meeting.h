@@ -11,7 +11,7 @@ using Tensors = std::vector<at::Tensor>;
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 using Limit = std::chrono::milliseconds;
 
-// As in smallest.cpp: over when it is made, with a future for DDP.
+// As in parts.h: over when it is made, with a future for DDP.
 struct Finished : c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future;
 
