@@ -1,5 +1,6 @@
 """The sources of a course: its programs, and its lessons as cells with programs put in."""
 
+import ast
 import difflib
 import re
 import tomllib
@@ -32,8 +33,33 @@ from course.lesson import (
 
 CELL_LINES = 12
 CONVERT = "<!-- convert -->"  # where a lesson asks for the table of assets/convert.md
+HUNK = re.compile(r"@@ -(\d+)(\S*) \+(\d+)(\S*) @@$")
 LINE = re.compile(r"<!-- (\w+\.py)#(.+?) -->`[^`]*`")
 HIDDEN = {"jupyter": {"source_hidden": True}, "_kg_hide-input": True, "cellView": "form"}
+
+
+def difference(texts: list[str], names: list[str]) -> Iterator[str]:
+    """The lines of the diff of two programs, without their docstrings: the change is in the code.
+
+    The line numbers are those of the whole programs.
+    """
+    starts = [code_begins(*pair) for pair in zip(texts, names, strict=True)]
+    codes = [text.splitlines()[start:] for text, start in zip(texts, starts, strict=True)]
+    for line in difflib.unified_diff(*codes, *names, n=1, lineterm=""):
+        hunk = HUNK.match(line)
+        if hunk:
+            first = int(hunk[1]) + starts[0]
+            second = int(hunk[3]) + starts[1]
+            line = f"@@ -{first}{hunk[2]} +{second}{hunk[4]} @@"
+        yield line
+
+
+def code_begins(text: str, name: str) -> int:
+    """How many lines the docstring of a program takes; 0 if it does not begin with one."""
+    if not name.endswith(".py"):
+        return 0
+    tree = ast.parse(text, name)
+    return tree.body[0].end_lineno if ast.get_docstring(tree) is not None else 0
 
 
 class Course:
@@ -146,9 +172,8 @@ class Course:
             pair = match[1].split()
             remedy = "a diff names two programs, OLD.py NEW.py, and holds nothing."
             demand(len(pair) == 2 and not match[2], place, remedy)
-            texts = [self.program(name, solved, place).splitlines() for name in pair]
-            lines = difflib.unified_diff(*texts, *pair, n=1, lineterm="")
-            return "\n".join(["```diff", *lines, "```"])
+            texts = [self.program(name, solved, place) for name in pair]
+            return "\n".join(["```diff", *difference(texts, pair), "```"])
 
         problem = check_languages(text)
         demand(not problem, place, problem)

@@ -7,6 +7,7 @@ import asyncio
 import importlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +26,7 @@ import pytest
 import torch
 from ranks import launch
 
+import arrivals
 import asking
 import door
 import fetch
@@ -316,6 +318,85 @@ def test_a_full_queue_is_said_to_those_who_come_too_late() -> None:
     good = [each["probabilities"][0] for each in found if isinstance(each, dict)]
     assert good == list(range(len(good)))
     assert len(good) == 12 - len(refused)
+
+
+COLLECT = """
+import asyncio
+async def collect(waiting, most, patience):
+    clock = asyncio.get_running_loop().time
+    batch = [await waiting.get()]
+    end = clock() + patience / 1000
+"""
+CASE = ((0, 1, 2, 3, 4), 4, 5, ())
+WANTED = [[3, [0, 1, 2, 3]], [9, [4]]]
+
+
+def tried(folder: Path, lines: str, cases: list[tuple]) -> list:
+    """The batches of a `collect` that ends with these lines."""
+    body = "".join(f"    {line}\n" for line in lines.splitlines())
+    (folder / "batches.py").write_text(COLLECT + body)
+    shutil.copy(rooms.program("arrivals"), folder)
+    words = "import json, arrivals; print(json.dumps(arrivals.batches_of(json.loads(input()))))"
+    done = subprocess.run(
+        [sys.executable, "-c", words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": ""},
+        input=json.dumps(cases) + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_requests_arrive_when_they_should() -> None:
+    began = time.monotonic()
+    cases = [CASE, ((0, 2000, 2001), 2, 1500, ()), ((0, 1, 2), 4, 5, (0, 2))]
+    late = [[1500, [0]], [2001, [2000, 2001]]]
+    assert arrivals.batches_of(cases) == [WANTED, late, [[5, [1]]]]
+    assert time.monotonic() - began < 3  # of which no clock on the wall has seen three seconds
+
+
+@pytest.mark.parametrize(
+    ("made", "good"),
+    [
+        (WANTED, True),
+        ([[4, [0, 1, 2, 3]], [9, [4]]], True),  # who looks every half millisecond
+        ([[5, [0, 1, 2, 3]], [9, [4]]], False),
+        ([[3, [0, 1, 2, 3]]], False),
+        ([[3, [0, 1, 2, 4]], [9, [4]]], False),
+        ("no end after 20 s", False),
+    ],
+)
+def test_the_check_sees_when_a_batch_is_ready(made: list | str, good: bool) -> None:
+    assert arrivals.agrees(made, WANTED) is good
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("return batch", [[0, [0]], [1, [1]], [2, [2]], [3, [3]], [4, [4]]]),
+        ("print('here', end='')\nreturn batch", [[0, [0]], [1, [1]], [2, [2]], [3, [3]], [4, [4]]]),
+        ("await asyncio.sleep(99)", []),
+        ("await waiting.get()\nawait waiting.get()\nreturn batch", [[2, [0]]]),
+        ("return", "TypeError: 'NoneType' object is not iterable"),
+        ("return nothing", "NameError: name 'nothing' is not defined"),
+        ("return [", "SyntaxError: '[' was never closed"),
+        ("exit(0)", "no batches: `collect` has ended the program"),
+    ],
+)
+def test_whatever_a_learner_writes_is_told_and_nothing_raises(
+    tmp_path: Path, lines: str, wanted: list | str
+) -> None:
+    assert tried(tmp_path, lines, [CASE]) == [wanted]
+
+
+def test_a_loop_without_await_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "batches.py").write_text(COLLECT + "    while True:\n        pass\n")
+    place = shutil.copy(rooms.program("arrivals"), tmp_path)
+    monkeypatch.setattr(arrivals, "__file__", str(place))
+    monkeypatch.setattr(arrivals, "LIMIT", 0.5)
+    assert arrivals.batches_of([CASE, CASE]) == ["no end after 0.5 s"] * 2
 
 
 def tensor_of(header: dict, numbers: bytes, name: str) -> torch.Tensor:

@@ -12,7 +12,6 @@ import signal
 import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
 
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
+from batches import work
 from devices import Place, here, report
 from door import HEAD, Door, Refused
 
@@ -40,20 +40,6 @@ class Server:
         self.waiting: asyncio.Queue = asyncio.Queue(WAITING)
         self.batches: Counter = Counter()
 
-    async def collect(self) -> list:
-        """Wait for one request, then a few milliseconds for more: at most a whole batch."""
-        batch = [await self.waiting.get()]
-        clock = asyncio.get_running_loop().time
-        end = clock() + self.args.patience / 1000
-        while len(batch) < self.args.batch:
-            left = end - clock()
-            try:
-                request = await asyncio.wait_for(self.waiting.get(), left)
-            except TimeoutError:
-                break
-            batch.append(request)
-        return batch
-
     def compute(self, numbers: list[list[int]]) -> tuple[Tensor, float]:
         """Probabilities, a row for each picture, and the milliseconds that they took."""
         began = time.perf_counter()
@@ -65,20 +51,8 @@ class Server:
         return probabilities, 1000 * seconds
 
     async def work(self) -> None:
-        """Without end: a batch at a time, in a thread beside the one that reads and writes."""
-        thread = ThreadPoolExecutor(1)
-        loop = asyncio.get_running_loop()
-        while True:
-            collected = await self.collect()
-            batch = [pair for pair in collected if not pair[1].done()]  # some may have gone by now
-            if not batch:
-                continue
-            numbers = [picture for picture, _ in batch]
-            rows, model_ms = await loop.run_in_executor(thread, self.compute, numbers)
-            self.batches[len(batch)] += 1
-            for (_, answer), row in zip(batch, rows, strict=True):
-                if not answer.done():
-                    answer.set_result((row, len(batch), model_ms))
+        """Without end: batch after batch."""
+        await work(self.waiting, self.args.batch, self.args.patience, self.compute, self.batches)
 
     async def answer(self, numbers: list[int]) -> dict:
         """What is in the picture with these numbers, as soon as its batch is computed."""
@@ -97,7 +71,7 @@ class Server:
 async def serve(server: Server, place: Place) -> None:
     """Answer until SIGTERM comes or the owner has gone; then finish what has begun."""
     args = server.args
-    work = asyncio.create_task(server.work())
+    working = asyncio.create_task(server.work())
     port = args.port + place.rank
     door = Door(server.answer)
     listener = await asyncio.start_server(door.connection, HOST, port, limit=HEAD)
@@ -106,15 +80,15 @@ async def serve(server: Server, place: Place) -> None:
     facts = {"pid": os.getpid(), "port": port, "source": find_spec("model") is not None}
     facts |= {"batch": args.batch, "patience": args.patience}
     report("serve", place, **facts)
-    while not ended.is_set() and psutil.pid_exists(args.owner) and not work.done():
+    while not ended.is_set() and psutil.pid_exists(args.owner) and not working.done():
         with suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), 0.5)
     listener.close()
     door.ending = True
-    while door.open and not work.done():
+    while door.open and not working.done():
         await asyncio.sleep(0.05)
-    if work.done():
-        work.result()  # the model has failed: say so
+    if working.done():
+        working.result()  # the model has failed: say so
     report("serve", place, **facts, batches=server.batches, statuses=door.statuses)
 
 

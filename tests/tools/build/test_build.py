@@ -9,7 +9,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from small_course import ALPHA, BESIDE, DECK, FIRST, LISTED, PROGRAM, ROOMS, SECOND, Small
 
 from course import ROOT
-from course.sources import Course
+from course.sources import Course, difference
 
 pytestmark = pytest.mark.quick
 
@@ -49,6 +49,8 @@ def test_a_program_stands_in_its_cell_and_tags_are_kept(course: Small):
 def test_the_diff_is_computed_and_follows_the_programs(course: Small):
     def expected() -> str:
         texts = [course[path].splitlines() for path in (PROGRAM, BESIDE)]
+        for text in texts:
+            text[0] = ""  # what the docstring says is no part of it
         lines = difflib.unified_diff(*texts, "alpha.py", "beta.py", n=1, lineterm="")
         return "\n".join(["```diff", *lines, "```"])
 
@@ -61,6 +63,19 @@ def test_the_diff_is_computed_and_follows_the_programs(course: Small):
     assert course.build("--check") == 1
     assert course.build() == 0
     assert expected() != before and expected() in shown()
+
+
+def test_a_diff_leaves_out_docstrings_and_counts_the_lines_of_whole_programs():
+    short = '"""One line."""\n\nimport os\n\na = 1\n'
+    long = '"""Two\n\nlines."""\n\nimport os\n\na = 2\n'
+    names = ["short.py", "long.py"]
+    head = ["--- short.py", "+++ long.py"]
+    changed = ["@@ -4,2 +6,2 @@", " ", "-a = 1", "+a = 2"]
+    assert list(difference([short, long], names)) == head + changed
+    assert list(difference([short, long.replace("2", "1")], names)) == []
+    bare = list(difference(["import os\na = 1\n", long], names))
+    assert bare[2:] == ["@@ -1,2 +4,4 @@", "+", " import os", "-a = 1", "+", "+a = 2"]
+    assert "-a" in list(difference(["a\n", "b\n"], ["a.cpp", "b.cpp"]))
 
 
 def test_solutions_and_stubs(course: Small):
