@@ -23,12 +23,14 @@ WITHOUT = (
     "runs",
     "assets/error-texts",
 )  # they say what the lessons say, or nothing to look up
+# Lists of messages, of which each has a page.
+LISTS = ("From error text to", "Messages of this lesson")
 ERROR_PAGES = "errors/"  # a message, its cause and its remedy are one entry
 WORDS = Path(__file__).parents[1] / "search-words.toml"
 ASKED = Path(__file__).parents[1] / "search-asked.toml"
 # Who looks up a word wants the lesson before the error, and before what teachers read.
 TOP = 1.5  # a page's own heading
-WORD = 0.6  # a row of the glossary
+WORD = 0.4  # a row of the glossary
 WEIGHT = {ERROR_PAGES: 0.1, "assets/": 0.3, "notebooks/workshop": 0.3}
 BLOCKS = nodes.paragraph | nodes.literal_block | nodes.entry | nodes.title
 
@@ -91,6 +93,8 @@ def collect(app: Sphinx) -> list[dict]:
         page = app.env.titles[name].astext()
         for section in app.env.get_doctree(name).findall(nodes.section):
             heading = section[0].astext()
+            if heading.startswith(LISTS):
+                continue
             row: dict = {"at": f"{name}.html#{section['ids'][0]}", "title": heading}
             row["weight"] = weight(name)
             if heading != page:

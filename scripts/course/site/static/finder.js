@@ -10,11 +10,16 @@ window.Finder = (() => {
   const TITLE = 3; // times the points, if the words are the heading
   const APART = 0.6; // times the points, if a name is there as several words, or words as a name
   const BIT = 0.2; // of the weight of a word, for a single Chinese character
+  const LONG = 3; // from more Chinese characters on, each pair of them is a word of its own
   const BITS = 0.34; // of the Chinese characters, that may stand alone
   const NEAR = 2; // times the points more, if the words are neighbours in the section, too
   const OTHER = 0.2; // the boost of the language that is not shown
   const MESSAGE = 5; // from so many words on, the order of the words counts
-  const RARE = { few: 0.99, some: 0.55, message: 0.75 }; // of the words' weight; rare words weigh more
+  // Of the words' weight, for one or two words, up to four, more, or a message; rare words weigh more.
+  const RARE = { few: 0.99, some: 0.55, many: 0.45, message: 0.75 };
+  const MANY = 4; // words; with more of them, one that the course has nowhere says less:
+  const NOWHERE = { few: 0.5, many: 4 }; // it weighs as much as a word of so many sections
+  const ASKED = 0.5; // of the words' weight, that are in the questions which a section answers
   const ORDER = 0.7; // of the neighbours in a message, that are neighbours in the section, too
   const READ = 20_000; // characters of a paste, from its end
   const LINE = 500; // characters of a line
@@ -29,7 +34,7 @@ window.Finder = (() => {
       "[的是和与在了吗呢要会有没个每把被从对让用做]|怎么|怎么办|如何|为什么|什么|可以|多少|哪个|哪张|没有|每个|需要|乘以)$",
     "i",
   );
-  const ASKED = /^(?:how|why|what|when|where|which|who|does|do|can|should|is|are|will)\b|\?$/i;
+  const QUESTION = /^(?:how|why|what|when|where|which|who|does|do|can|should|is|are|will)\b|\?$|\b(?:my|i|after|every|without|while)\b/i;
 
   const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   const singular = (word) => (/^[a-z]{3,}[^siu]s$/.test(word) ? word.slice(0, -1) : word);
@@ -73,6 +78,7 @@ window.Finder = (() => {
       this.scripts = new Map([...traditional].map((sign, at) => [sign, simplified[at]]));
       this.texts = rows.map((row) => FIELDS.map((name) => this.plain(row[name] || "")));
       this.titles = this.texts.map(([title]) => new Set(tokens(title)));
+      this.questions = this.texts.map((texts) => new Set(tokens(texts.at(-1)))); // of FIELDS the last
       this.flat = []; // the words of a section in a row, once they are needed
       this.index = new MiniSearch({ fields: FIELDS, tokenize: tokens, processTerm: (term) => term });
       this.index.addAll(this.texts.map((texts, id) => ({ id, ...Object.fromEntries(texts.map((text, at) => [FIELDS[at], text])) })));
@@ -135,7 +141,11 @@ window.Finder = (() => {
     // The words of a query, each with the ways to write it: all tokens of one way have to be there.
     asked(text) {
       return runs(text).flatMap((run) => {
-        if (HAN.test(run)) return this.pieces(run).map((piece) => ({ word: piece, ways: [piece.length > 1 ? pairs(piece) : [piece]] }));
+        if (HAN.test(run)) {
+          const pieces = this.pieces(run);
+          const cut = run.length > LONG ? pieces.flatMap((piece) => (piece.length > 2 ? pairs(piece) : piece)) : pieces;
+          return cut.map((piece) => ({ word: piece, ways: [piece.length > 1 ? pairs(piece) : [piece]] }));
+        }
         const words = parts(run);
         const joined = words.join("");
         const ways = words.length > 1 ? [[joined], words] : [words];
@@ -153,6 +163,7 @@ window.Finder = (() => {
     ranked(asked, boost) {
       const found = new Map();
       let all = 0;
+      const nowhere = asked.length > MANY ? NOWHERE.many : NOWHERE.few;
       const different = new Map(asked.map((word) => [JSON.stringify(word.ways), word.ways]));
       for (const ways of different.values()) {
         const points = new Map(); // section → points for this word
@@ -167,19 +178,22 @@ window.Finder = (() => {
           for (const { id, score } of this.index.search(ways[0].at(-1), { boost, prefix: true })) points.set(id, score);
         }
         const isBit = ways[0].length === 1 && ways[0][0].length === 1 && HAN.test(ways[0][0]); // a single character says little
-        const weight = Math.log(1 + this.rows.length / (points.size || 0.5)) * (isBit ? BIT : 1);
+        const weight = Math.log(1 + this.rows.length / (points.size || nowhere)) * (isBit ? BIT : 1);
         all += weight;
         for (const [id, more] of points) {
-          const row = found.get(id) || { id, points: 0, weight: 0, titled: 0 };
-          const inTitle = ways.some((way) => way.every((token) => this.titles[id].has(token)));
-          found.set(id, { id, points: row.points + more, weight: row.weight + weight, titled: row.titled + (inTitle ? weight : 0) });
+          const row = found.get(id) || { id, points: 0, weight: 0, titled: 0, asked: 0 };
+          const within = (words) => (ways.some((way) => way.every((token) => words.has(token))) ? weight : 0);
+          const titled = row.titled + within(this.titles[id]);
+          const isAsked = row.asked + within(this.questions[id]);
+          found.set(id, { id, points: row.points + more, weight: row.weight + weight, titled, asked: isAsked });
         }
       }
-      return [...found.values()].map(({ id, points, weight, titled }) => ({
+      return [...found.values()].map(({ id, points, weight, titled, asked: isAsked }) => ({
         id,
         points: points * (this.rows[id].weight || 1),
         share: weight / all,
         titled: titled / all,
+        asked: isAsked / all,
       }));
     }
 
@@ -214,14 +228,14 @@ window.Finder = (() => {
       const meant = this.meant(line);
       const named = [...new Set([...this.named(text), ...this.named(meant)])];
       const asked = this.asked(meant);
-      const isQuestion = HAN.test(meant) || ASKED.test(meant);
+      const isQuestion = HAN.test(meant) || QUESTION.test(meant);
       const isError = lines.length > 1 || (asked.length > 1 && ERROR.test(line));
       const isMessage = isError || (!isQuestion && asked.length >= MESSAGE);
       const boost = { ...BOOST };
       if (language !== "both") boost[language === "en" ? "zh" : "en"] = OTHER;
       const large = asked.filter(({ word }) => !SMALL.test(word));
       const sought = isError || !large.length ? asked : large;
-      const least = isMessage ? RARE.message : sought.length > 2 || HAN.test(meant) ? RARE.some : RARE.few;
+      const least = isMessage ? RARE.message : sought.length > MANY ? RARE.many : sought.length > 2 || HAN.test(meant) ? RARE.some : RARE.few;
       // Chinese that falls into single characters is about something else.
       const bits = sought.filter(({ word }) => HAN.test(word));
       const alone = bits.filter(({ word }) => word.length === 1).length;
@@ -229,7 +243,7 @@ window.Finder = (() => {
       const fitting = (sought.length && !isElsewhere ? this.ranked(sought, boost) : [])
         .filter((hit) => !named.includes(hit.id))
         .map((hit) => ({ ...hit, order: this.order(hit.id, meant) }))
-        .filter((hit) => (hit.share >= least && (!isMessage || hit.order >= ORDER)) || (!isError && hit.titled >= TITLED))
+        .filter((hit) => (hit.share >= least && (!isMessage || hit.order >= ORDER)) || (!isError && (hit.titled >= TITLED || (sought.length > 2 && hit.asked >= ASKED))))
         .map((hit) => ({ ...hit, points: hit.points * (1 + NEAR * hit.order) * Math.max(this.heading(hit.id, meant), this.heading(hit.id, line)) }))
         .sort((a, b) => b.points - a.points)
         .map((hit) => hit.id);
