@@ -11,7 +11,9 @@ from playwright.sync_api import Browser, Page
 HERE = Path(__file__).parent
 GIVEN = tomllib.loads((HERE / "searches.toml").read_text())
 WANTED = 0.95  # of the first hits, and of what has no page
-FRESH = {"words": 0.75, "none": 0.94}  # of queries that the ranking has not been tried on: 42 of 55
+# In people's own words fewer are found: of those that the ranking was tried on, and of fresh ones.
+TRIED = {"words": 0.78, "none": 0.91}
+FRESH = {"words": 0.71, "none": 0.95}
 FIRST = """queries => queries.map(query => {
     const { hits } = window.course.finder.find(query);
     const row = window.course.finder.rows[hits[0]];
@@ -65,7 +67,9 @@ def missed(search_page: Page, asked: dict[str, str | list[str]]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("given", "least"), [(GIVEN, WANTED), (GIVEN["fresh"], FRESH["words"])], ids=["own", "fresh"]
+    ("given", "least"),
+    [(GIVEN, WANTED), (GIVEN["tried"], TRIED["words"]), (GIVEN["fresh"], FRESH["words"])],
+    ids=["own", "tried", "fresh"],
 )
 def test_the_first_hit_is_what_was_looked_for(search_page: Page, given: dict, least: float) -> None:
     wrong = missed(search_page, given["words"])
@@ -73,7 +77,9 @@ def test_the_first_hit_is_what_was_looked_for(search_page: Page, given: dict, le
 
 
 @pytest.mark.parametrize(
-    ("given", "least"), [(GIVEN, WANTED), (GIVEN["fresh"], FRESH["none"])], ids=["own", "fresh"]
+    ("given", "least"),
+    [(GIVEN, WANTED), (GIVEN["tried"], TRIED["none"]), (GIVEN["fresh"], FRESH["none"])],
+    ids=["own", "tried", "fresh"],
 )
 def test_what_has_no_page_has_no_hit(search_page: Page, given: dict, least: float) -> None:
     texts = given["none"]["texts"]

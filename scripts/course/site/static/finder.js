@@ -19,7 +19,7 @@ window.Finder = (() => {
   const RARE = { few: 0.99, some: 0.55, many: 0.45, message: 0.75 };
   const MANY = 4; // words; with more of them, one that the course has nowhere says less:
   const NOWHERE = { few: 0.5, many: 4 }; // it weighs as much as a word of so many sections
-  const ASKED = 0.5; // of the words' weight, that are in the questions which a section answers
+  const ASKED = 0.55; // of the words' weight, that are in the questions which a section answers
   const ORDER = 0.7; // of the neighbours in a message, that are neighbours in the section, too
   const READ = 20_000; // characters of a paste, from its end
   const LINE = 500; // characters of a line
