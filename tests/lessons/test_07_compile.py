@@ -239,22 +239,3 @@ def test_the_training_to_copy_is_one_of_adam(tmp_path, monkeypatch, capsys) -> N
     assert adam.distance(torch.load("compiletrain.pt"), network) < 1e-2
     for step in (0, 50, 100):
         assert f"step {step:3}: loss {told[step]:.3f}" in text
-
-
-def test_a_warm_up_compiles_and_trains_nothing(tmp_path):
-    """Of the rank that warms up, and of all: afterwards there is no graph to make in the step."""
-    first, second = launch(tmp_path, 2, str(rooms.program("warmup"))).reports("warmup", 2)
-    assert (first["alone"]["graphs"], second["alone"]["graphs"]) == ([1, 1], [0, 1])
-    assert first["every"]["graphs"] == second["every"]["graphs"] == [1, 1]
-
-    torch.manual_seed(0)
-    model = nn.Linear(64, 64)
-    x = torch.randn(32, 64).double()
-    model = model.double()
-    both = torch.cat([x, x + 1])  # what the two ranks see
-    model(both).square().mean().backward()
-    right = (model.weight - 0.1 * model.weight.grad).flatten()
-    for found in (first, second):
-        for way in ("alone", "every"):
-            weights = torch.tensor(found[way]["weights"], dtype=torch.float64)
-            torch.testing.assert_close(weights, right, rtol=1e-5, atol=1e-6)
