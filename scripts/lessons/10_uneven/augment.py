@@ -45,8 +45,8 @@ def reseed(number: int) -> None:
     worker.dataset.own = np.random.default_rng(worker.seed)
 
 
-def different(seed: int, place: Place, init: Callable | None = None) -> dict[str, int]:
-    """How many different numbers all workers of all ranks draw in all epochs, by generator."""
+def draws(seed: int, init: Callable | None = None) -> dict[str, list[int]]:
+    """What the workers of this rank draw in all epochs, by generator."""
     # Each epoch's workers get their seeds from this generator, and from their numbers.
     generator = torch.Generator().manual_seed(seed)
     settings = {"num_workers": WORKERS, "generator": generator, "worker_init_fn": init}
@@ -56,6 +56,11 @@ def different(seed: int, place: Place, init: Callable | None = None) -> dict[str
         for numbers in loader:
             for name, batch in numbers.items():
                 drawn[name] += batch.tolist()
+    return drawn
+
+
+def different(drawn: dict[str, list[int]], place: Place) -> dict[str, int]:
+    """How many different numbers the workers of all ranks have drawn, by generator."""
     of_ranks = [None] * place.world_size
     dist.all_gather_object(of_ranks, drawn)
     return {name: len({number for own in of_ranks for number in own[name]}) for name in drawn}
@@ -64,12 +69,14 @@ def different(seed: int, place: Place, init: Callable | None = None) -> dict[str
 @record
 def main() -> None:
     place = here(gpus=0)
-    start(place)
-    ways = {
-        "one seed": different(SEED, place),
-        "a seed for each rank": different(SEED + place.rank, place),
-        "and worker_init_fn": different(SEED + place.rank, place, init=reseed),
+    # Workers are forked, and a group has threads: so all loaders are done before there is a group.
+    drawn = {
+        "one seed": draws(SEED),
+        "a seed for each rank": draws(SEED + place.rank),
+        "and worker_init_fn": draws(SEED + place.rank, init=reseed),
     }
+    start(place)
+    ways = {way: different(numbers, place) for way, numbers in drawn.items()}
     report("augment", place, ways=ways, pictures=place.world_size * PICTURES * EPOCHS)
     dist.destroy_process_group()
 
