@@ -20,6 +20,7 @@ import breaks
 import fusion
 import model
 import speed
+import warmup
 import wrapped
 from course import rooms
 
@@ -239,3 +240,26 @@ def test_the_training_to_copy_is_one_of_adam(tmp_path, monkeypatch, capsys) -> N
     assert adam.distance(torch.load("compiletrain.pt"), network) < 1e-2
     for step in (0, 50, 100):
         assert f"step {step:3}: loss {told[step]:.3f}" in text
+
+
+def test_a_warm_up_compiles_and_changes_nothing(tmp_path):
+    """Steps of SGD on the mean over both ranks, by hand; on rank 1 the compiler is slow enough."""
+    slow = ["--seconds", str(warmup.LIMIT + 1)]
+    warm = launch(tmp_path, 2, str(rooms.program("warmup")), "--warm", *slow)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16)).double()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    batches = []
+    for rank in range(2):
+        torch.manual_seed(rank)
+        batches.append(torch.randn(warmup.STEPS, 32, 16))
+    for x in torch.cat(batches, dim=1).double():
+        optimizer.zero_grad()
+        (model(x) - x).square().mean().backward()
+        optimizer.step()
+    right = nn.utils.parameters_to_vector(model.parameters()).detach()
+    for report in warm.reports("warmup", 2):
+        assert report["graphs"] == {"before": 1, "training": 0}
+        torch.testing.assert_close(
+            torch.tensor(report["weights"]).double(), right, atol=1e-5, rtol=0
+        )

@@ -36,6 +36,7 @@ DRIVERS = {"CUDA_LAUNCH_BLOCKING"}  # a setting that CUDA's driver reads, and to
 APEX = {"opt_level", "scale_loss"}
 # Names of Accelerate's, Lightning's and Kaggle's own: the course names them, and uses none.
 ELSEWHERE = {"notebook_launcher", "ddp_notebook", "HF_TOKEN"}
+ELSEWHERE |= {"on_test_epoch_end", "test_step", "--multi_gpu"}
 
 # Modules under the names that lessons give them.
 MODULES = {
@@ -228,7 +229,7 @@ def lost(quoted: str, own: frozenset[str]) -> set[str]:
         return set() if is_there(quoted) else {quoted}
     if quoted.startswith("--"):
         option = re.match(r"--[\w-]+", quoted)[0]
-        return {option} - own - library()
+        return {option} - own - library() - ELSEWHERE
     tree = as_python(quoted)
     if tree is None:
         return set()

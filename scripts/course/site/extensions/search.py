@@ -95,7 +95,7 @@ def collect(app: Sphinx) -> list[dict]:
             heading = section[0].astext()
             if heading.startswith(LISTS):
                 continue
-            row: dict = {"at": f"{name}.html#{section['ids'][0]}", "title": heading}
+            row: dict = {"at": f"{name}.html#{anchor(section['ids'])}", "title": heading}
             row["weight"] = weight(name)
             if heading != page:
                 row["page"] = page
@@ -116,6 +116,11 @@ def collect(app: Sphinx) -> list[dict]:
                         {"at": place, "title": title, "page": page, "weight": WORD} | filled(word)
                     )
     return rows
+
+
+def anchor(names: list[str]) -> str:
+    """Of a section's names the one made of its heading: a link to a cell adds another."""
+    return next((name for name in names if not name.startswith("cell-")), names[0])
 
 
 def weight(name: str) -> float:

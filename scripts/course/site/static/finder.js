@@ -69,7 +69,10 @@ window.Finder = (() => {
     static async load() {
       const bytes = Uint8Array.from(atob(window.courseSearch), (letter) => letter.charCodeAt(0));
       const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-      return new Finder(await new Response(stream).json());
+      const finder = new Finder(await new Response(stream).json());
+      const documents = finder.texts.map((texts, id) => ({ id, ...Object.fromEntries(texts.map((text, at) => [FIELDS[at], text])) }));
+      await finder.index.addAllAsync(documents); // a few at a time: the page answers meanwhile
+      return finder;
     }
 
     // `traditional[n]` and `simplified[n]` are one character; a query's `asked` means `meant`.
@@ -81,7 +84,6 @@ window.Finder = (() => {
       this.questions = this.texts.map((texts) => new Set(tokens(texts.at(-1)))); // of FIELDS the last
       this.flat = []; // the words of a section in a row, once they are needed
       this.index = new MiniSearch({ fields: FIELDS, tokenize: tokens, processTerm: (term) => term });
-      this.index.addAll(this.texts.map((texts, id) => ({ id, ...Object.fromEntries(texts.map((text, at) => [FIELDS[at], text])) })));
       this.errors = rows.flatMap((row, id) => (row.texts || []).map((text) => ({ id, text: copied(text), last: Boolean(row.last) })));
       this.words = words.map(([asked, meant]) => {
         const [from, to] = [asked, meant].map((text) => this.plain(text));
@@ -128,7 +130,7 @@ window.Finder = (() => {
 
     // Chinese as the longest pieces that the course has.
     pieces(run) {
-      const isThere = (piece) => this.texts.some((texts) => texts.some((text) => text.includes(piece)));
+      const isThere = (piece) => this.texts.some((texts) => texts.slice(0, -1).some((text) => text.includes(piece))); // a question is no word of the course
       const cut = [];
       for (let at = 0; at < run.length; at += cut.at(-1).length) {
         let end = at + 1;
