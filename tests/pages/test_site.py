@@ -234,6 +234,7 @@ def test_the_search_is_reached_by_keyboard(reading: BrowserContext, site: Path) 
     page.keyboard.type("bucket")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"search\.html\?q=bucket&lang=zh"))
+    page.locator("[aria-busy=true]").wait_for(state="detached")
     assert found(page)
 
 

@@ -186,7 +186,7 @@ def test_the_ladder_says_what_each_lesson_is_for_and_its_minutes(
     assert list(steps) == ["01", "02"]
     assert steps["01"].english == "First"
     assert steps["01"].goal == "Afterwards you can count."
-    assert (steps["01"].core, steps["01"].further) == ("10", 0)
+    assert (steps["01"].core, steps["01"].further) == ("15", 0)
 
 
 def test_a_failed_notebook_is_shown_and_the_place_of_its_failure(built: dict) -> None:

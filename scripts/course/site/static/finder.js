@@ -128,9 +128,9 @@ window.Finder = (() => {
       return this.index.search(token).length > 0;
     }
 
-    // Chinese as the longest pieces that the course has.
-    pieces(run) {
-      const isThere = (piece) => this.texts.some((texts) => texts.slice(0, -1).some((text) => text.includes(piece))); // a question is no word of the course
+    // Chinese as the longest pieces that the course has: in its text, and unless `shown` in questions.
+    pieces(run, shown = false) {
+      const isThere = (piece) => this.texts.some((texts) => (shown ? texts.slice(0, -1) : texts).some((text) => text.includes(piece)));
       const cut = [];
       for (let at = 0; at < run.length; at += cut.at(-1).length) {
         let end = at + 1;
@@ -249,7 +249,8 @@ window.Finder = (() => {
         .map((hit) => ({ ...hit, points: hit.points * (1 + NEAR * hit.order) * Math.max(this.heading(hit.id, meant), this.heading(hit.id, line)) }))
         .sort((a, b) => b.points - a.points)
         .map((hit) => hit.id);
-      const words = [this.plain(line).toLowerCase(), ...sought.flatMap(({ word, ways }) => [word, ...ways.flat()])];
+      const seen = runs(meant).filter((run) => HAN.test(run)).flatMap((run) => this.pieces(run, true));
+      const words = [this.plain(line).toLowerCase(), ...seen.filter((word) => !SMALL.test(word)), ...sought.flatMap(({ word, ways }) => [word, ...ways.flat()])];
       return { hits: [...named, ...fitting], named: named.length, isMessage, words: [...new Set(words)] };
     }
   };
