@@ -236,6 +236,14 @@ def test_the_race_leaves_out_what_needs_a_switch_that_was_not_kept() -> None:
     assert "wide" not in final.fitting("batches", final.LARGE)
 
 
+def test_a_network_that_60_seconds_left_out_is_tried_in_120_at_its_own_rate() -> None:
+    rows = [{"row": "resnet+last", "kept": False, "rates": [0.1, 0.05]}]
+    assert final.with_network(rows, "batches", 0.1) == ("batches+resnet+last", 0.05)
+    assert final.with_network(rows, "plain", 0.1) == ("resnet+last", 0.05)
+    assert final.with_network(rows, "batches+resnet+last", 0.2) == ("batches+resnet+last", 0.2)
+    assert final.with_network([], "batches", 0.1) == ("batches", 0.1)
+
+
 def test_a_ratio_has_the_interval_of_its_mean_logarithm() -> None:
     assert ratio([10, 10, 10], [20, 20, 20]) == {"ratio": 0.5, "low": 0.5, "high": 0.5}
     found = ratio([10, 11, 9], [20, 20, 20])
