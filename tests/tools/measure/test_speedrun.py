@@ -131,7 +131,7 @@ def test_sides_that_begin_with_unequal_tries_are_refused() -> None:
 
 def test_the_race_gives_both_sides_as_many_tries_and_takes_the_best_recipe() -> None:
     made = Made({"muon": 5, "resnet": 10}, noise=0.1)
-    recipes = ["resnet", "resnet+wide", "resnet+muon"]
+    recipes = ["resnet", "resnet+bits", "resnet+wide", "resnet+muon"]
     ways, sides = final.searched(made, recipes, 0.28)
     assert ways[1].startswith("resnet+muon@") and ways[0].startswith(f"{final.TUTORIAL}@")
     theirs = [way for way in made.ways if way.startswith(final.TUTORIAL)]

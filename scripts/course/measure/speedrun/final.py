@@ -25,11 +25,12 @@ from course.processes import Work
 
 TUTORIAL = "batches+cycle+last+smooth"  # lesson 06's loop, with the network of the tutorials
 NETWORK = "resnet+last"
-TUTORIAL_RATES = (0.015, 0.03, 0.06)
+TUTORIAL_RATES = (0.0075, 0.015, 0.03, 0.06)  # as many as there are recipes on our side
 # What short trainings may leave out, though longer ones want it: joined to what was kept.
 SMALL = "batches+cycle+sizes"
-LARGE = f"{SMALL}+bits+fused+views+smooth+wide"
-OTHERS = (SMALL, LARGE, f"{LARGE}+muon")
+FAST = f"{SMALL}+bits+fused+views+smooth"
+LARGE = f"{FAST}+wide"
+OTHERS = (SMALL, FAST, LARGE, f"{FAST}+muon")
 WORSE, MOST = 2, 10  # so many worse rates on each side of the best; so many tries a side
 FINAL = "the fastest / the tutorials' network, test error"
 
@@ -37,7 +38,7 @@ FINAL = "the fastest / the tutorials' network, test error"
 def searched(trials: Runs, recipes: list[str], rate: float) -> tuple[list[str], list[Search]]:
     """The best way of each side after equally many tries, and the two searches.
 
-    The tutorials' side begins with three rates, ours with three recipes at one rate; then it
+    The tutorials' side begins with four rates, ours with its recipes at one rate; then it
     searches the rate of the best of them. Each try is one training on the validation part.
     """
     firsts = [errors_at(trials, recipe, [rate], seeds=1)[0] for recipe in recipes]
