@@ -188,7 +188,7 @@ def test_the_five_lines_are_the_same_everywhere():
     names = ["zero_grad", "model(x)", "criterion", "backward", "step"]
     assert all(name in line for name, line in zip(names, five, strict=True))
     lesson = next((ROOT / "notebooks" / "src").glob("03_*.md")).read_text()
-    told = re.findall(r"^The heart of the next program.*|^下一支程式的核心.*", lesson, re.MULTILINE)
+    told = re.findall(r"^The five lines are in .*|^這五行在下一支程式.*", lesson, re.MULTILINE)
     assert len(told) == 2
     for paragraph in told:
         assert re.findall(r"`([^`]*)`", paragraph)[:5] == names
