@@ -49,7 +49,9 @@ def bring_back(run: Run) -> None:
     # which may come in two pieces of a stream.
     text = nbformat.writes(notebook) + "\n"
     installed = Path(sys.prefix)  # perhaps a link to an environment elsewhere
-    for place in (run.home, run.folder, installed.parent, installed.resolve().parent, ROOT):
+    python = Path(sys.base_prefix)  # its own library is in a traceback, too
+    own = (installed.parent, installed.resolve().parent, python)
+    for place in (run.home, run.folder, *own, ROOT):
         text = text.replace(f"{place}/", "")
     text = SHORTENED.sub("", text)
     write(run.path, text)
