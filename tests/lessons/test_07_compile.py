@@ -12,7 +12,7 @@ import adam
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import launch
+from ranks import launch, launch_all
 from torch import nn
 from torch._dynamo.backends.distributed import DDPOptimizer
 
@@ -263,3 +263,11 @@ def test_a_warm_up_compiles_and_changes_nothing(tmp_path):
         torch.testing.assert_close(
             torch.tensor(report["weights"]).double(), right, atol=1e-5, rtol=0
         )
+
+
+def test_without_a_warm_up_the_training_waits_for_the_slow_compiler(tmp_path):
+    [ended] = launch_all({tmp_path: (2, [str(rooms.program("warmup"))])}, 150)
+    assert ended.code == 1
+    root_cause = ended.text.partition("Root Cause")[2]
+    assert "Timed out waiting" in root_cause
+    assert ".backward()" in root_cause

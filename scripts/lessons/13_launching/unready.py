@@ -32,8 +32,8 @@ def main() -> None:
     with Path(f"unready-{place.rank}.txt").open("w") as notes:  # closes the file at its end
         notes.write(f"rank {place.rank} has begun\n")
         try:
-            if place.rank == 1:
-                Path("data-of-rank-1.csv").read_text()
+            if place.rank == 1:  # where a training would read its data
+                raise FileNotFoundError("data of rank 1")
         except FileNotFoundError as error:
             problem = error
         if problem is None or args.together:

@@ -1,4 +1,4 @@
-// Prints the largest numbers of three ranks, found with largest.h and fold.h: no torch, no ranks.
+// Prints the largest of three ranks' numbers, and of two fractions: no torch, no ranks.
 
 #include <cstdio>
 #include <vector>
@@ -18,5 +18,6 @@ int main() {
   }
   std::vector<int> out(COUNT);
   fold(out.data(), parts, 3, COUNT, Largest());
-  std::printf("%d %d %d %d\n", out[0], out[1], out[2], out[COUNT - 1]);
+  std::printf("%d %d %d %d ", out[0], out[1], out[2], out[COUNT - 1]);
+  std::printf("%g\n", Largest()(0.25, 0.75));  // any type, not whole numbers alone
 }
