@@ -106,6 +106,14 @@ def test_what_powersgd_leaves_out_of_a_gradient_comes_with_later_ones(two, exact
         assert (rank["PowerSGD"] - gradient(exact)).norm() < lost**0.5 / 2
 
 
+def test_every_rank_and_step_of_the_comparison_has_rows_of_its_own() -> None:
+    rows = list(range(5 * 3 * compress.BATCH))
+    places = [ALONE._replace(rank=rank, world_size=3) for rank in range(3)]
+    shares = [rows[compress.own_rows(number, place)] for place in places for number in range(5)]
+    assert {len(share) for share in shares} == {compress.BATCH}
+    assert sorted(row for share in shares for row in share) == rows
+
+
 def test_local_sgd_averages_weights_that_were_trained_alone(two) -> None:
     begin = weights(compress.network(ALONE, width=64).double())
     x, y = compress.data(6 * 2 * compress.BATCH, ALONE)

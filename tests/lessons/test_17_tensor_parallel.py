@@ -41,7 +41,7 @@ def test_a_plan_calls_as_many_collectives_with_one_head_a_rank(four):
         calls = {name: run["calls"] for name, run in rank["plans"].items()}
         counts = {name: [len(each) for each in run.values()] for name, run in calls.items()}
         assert counts == {"plain": [4, 8], "prepared": [4, 4]}
-        assert all(run["gap"] < 1e-12 for run in rank["plans"].values())
+        assert all(max(run["gap"], run["loss"]) < 1e-12 for run in rank["plans"].values())
 
 
 def test_the_crossover_does_not_depend_on_the_number_of_ranks(four):

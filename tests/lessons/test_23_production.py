@@ -469,6 +469,41 @@ def test_two_ranks_share_every_batch_and_save_with_a_prefix(tmp_path: Path) -> N
     assert [tensor.dtype for tensor in state.values()].count(torch.float32) == 37
 
 
+SEEN = """
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import graduate
+from devices import here, report, start
+
+
+class Noted(graduate.Pictures):
+    seen = []
+
+    def __getitems__(self, indices):
+        self.seen += indices
+        return super().__getitems__(indices)
+
+
+place = here(gpus=0)
+start(place)
+model = DistributedDataParallel(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)))
+graduate.train(model, Noted(True), 2, place)
+report("seen", place, seen=Noted.seen)
+"""
+
+
+def test_in_an_epoch_each_picture_comes_on_one_rank(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    pair = torch.zeros(512, 3, 32, 32, dtype=torch.uint8), torch.arange(512) % 10
+    torch.save({"train": pair, "test": pair}, tmp_path / "data" / "generated.pt")
+    (tmp_path / "seen.py").write_text(SEEN)
+    both = [rank["seen"] for rank in launch(tmp_path, 2, "seen.py").reports("seen", 2)]
+    for epoch in (slice(0, 256), slice(256, 512)):
+        assert sorted(both[0][epoch] + both[1][epoch]) == list(range(512))
+    assert both[0][:256] != both[0][256:]  # another order in each epoch
+
+
 class Tiny(torch.nn.Module):
     """Two classes: the share of the first colour among all, and the rest."""
 

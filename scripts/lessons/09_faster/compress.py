@@ -41,8 +41,7 @@ def network(place: Place, width: int = 1024) -> nn.Sequential:
     """x (N, 64) → ten scores each (N, 10); the same start on every rank."""
     torch.manual_seed(0)
     layers = [nn.Linear(64, width), nn.ReLU()]
-    layers += [nn.Linear(width, width), nn.ReLU()]
-    layers.append(nn.Linear(width, 10))
+    layers += [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)]
     return nn.Sequential(*layers).to(place.device)
 
 
@@ -66,6 +65,12 @@ def data(rows: int, place: Place) -> tuple[Tensor, Tensor]:
     scores = (x @ first).relu() @ second
     labels = scores.argmax(1)
     return x.to(place.device), labels.to(place.device)
+
+
+def own_rows(number: int, place: Place) -> slice:
+    """Which rows this rank trains on in this step: others than any rank has in any other step."""
+    begin = BATCH * (number * place.world_size + place.rank)
+    return slice(begin, begin + BATCH)
 
 
 class Training:
@@ -112,15 +117,13 @@ def main() -> None:
     start(place)
     settled = max(2, args.steps // 10)
     trainings = {way: Training(way, settled, args.every, place) for way in [*HOOKS, LOCAL]}
-    trained = BATCH * place.world_size * args.steps
-    x, y = data(trained + TEST, place)
+    x, y = data(BATCH * place.world_size * args.steps + TEST, place)
 
     # One step of each way in turn. The stand-in for all_reduce notes every call, also the hooks'.
     rows = {way: {"seconds": [], "bytes": []} for way in trainings}
     with patch.object(dist, "all_reduce", wraps=dist.all_reduce) as all_reduce:
         for number in range(args.steps):
-            begin = BATCH * (number * place.world_size + place.rank)
-            mine = slice(begin, begin + BATCH)
+            mine = own_rows(number, place)
             for way, training in trainings.items():
                 step = partial(training.step, number, x[mine], y[mine])
                 all_reduce.reset_mock()
@@ -129,8 +132,7 @@ def main() -> None:
                 sent = [call.args[0].nbytes for call in all_reduce.call_args_list]
                 rows[way]["bytes"].append(sum(sent))
 
-    test_x = x[-TEST:]
-    test_y = y[-TEST:]
+    test_x, test_y = x[-TEST:], y[-TEST:]
     for way, row in rows.items():
         row["accuracy"] = trainings[way].accuracy(test_x, test_y)
         # Time and bytes of the same steps: whole rounds of local SGD, with PowerSGD at work.

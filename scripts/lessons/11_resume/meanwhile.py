@@ -125,7 +125,8 @@ def main() -> None:
             print(", ".join(each), f"with {row['steps']} steps beside it")
     dist.barrier()
     shutil.rmtree(FOLDER, ignore_errors=True)
-    report("meanwhile", place, kept=kept, rounds=rounds)
+    size = big.numel() * big.element_size()  # bytes, of all ranks
+    report("meanwhile", place, kept=kept, rounds=rounds, size=size)
     dist.destroy_process_group()
 
 

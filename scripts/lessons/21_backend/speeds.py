@@ -5,11 +5,13 @@ Run:  python speeds.py
 """
 
 from argparse import ArgumentParser
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from devices import here, report, start
@@ -19,6 +21,13 @@ from stopwatch import in_turns, slowest
 
 LIMIT = timedelta(seconds=60)  # new_group's own would be 30 minutes
 SIZES = [4, 1_000, 32_000, 1_000_000, 25_000_000]  # bytes
+
+
+def written(way: Callable, out: Tensor) -> int:
+    """How many numbers of `out` one call changes."""
+    before = out.clone()
+    way()
+    return int((out != before).sum())
 
 
 @record
@@ -35,15 +44,20 @@ def main() -> None:
     python = Shared(place)
 
     times = {}
+    work = {}
     for size in args.sizes:
-        numbers = torch.zeros(size // 4)  # zeros stay zeros, however often they are added
-        copy = torch.ones_like(numbers)
+        numbers = torch.full((size // 4,), 1.0 + place.rank)
+        copy = torch.zeros_like(numbers)
         ways = {
             "gloo": partial(dist.all_reduce, numbers),
             "Python": partial(python.average, numbers),
             "ours": partial(dist.all_reduce, numbers, group=ours),
             "memcpy": partial(copy.copy_, numbers),
         }
+        work[size] = {}
+        for name, way in ways.items():
+            work[size][name] = written(way, copy if name == "memcpy" else numbers)
+        numbers.zero_()  # zeros stay zeros, however often they are added
         # They meet in gloo's barrier. In ours the first one would go on looking, and gloo's threads
         # would have to wait for that core.
         own = in_turns(ways, args.rounds, place.device, settle=3, before=dist.barrier)
@@ -52,7 +66,7 @@ def main() -> None:
             times[size][name] = [slowest(seconds, place.device) for seconds in own_seconds]
     if place.rank == 0:
         print(f"{backend}: {len(times)} sizes, {args.rounds} rounds of each")
-    report("speeds", place, ours=backend, times=times)
+    report("speeds", place, ours=backend, times=times, work=work)
     dist.destroy_process_group()
 
 
