@@ -46,7 +46,7 @@ def main() -> None:
     times = {}
     work = {}
     for size in args.sizes:
-        numbers = torch.full((size // 4,), 1.0 + place.rank)
+        numbers = torch.zeros(size // 4)
         copy = torch.zeros_like(numbers)
         ways = {
             "gloo": partial(dist.all_reduce, numbers),
@@ -56,6 +56,7 @@ def main() -> None:
         }
         work[size] = {}
         for name, way in ways.items():
+            numbers.fill_(1 + place.rank)  # other numbers on each rank, which every sum changes
             work[size][name] = written(way, copy if name == "memcpy" else numbers)
         numbers.zero_()  # zeros stay zeros, however often they are added
         # They meet in gloo's barrier. In ours the first one would go on looking, and gloo's threads
