@@ -16,10 +16,10 @@ window.Finder = (() => {
   const OTHER = 0.2; // the boost of the language that is not shown
   const MESSAGE = 5; // from so many words on, the order of the words counts
   // Of the words' weight, for one or two words, up to four, more, or a message; rare words weigh more.
-  const RARE = { few: 0.99, some: 0.55, many: 0.45, message: 0.75 };
+  const RARE = { few: 0.99, some: 0.65, many: 0.5, message: 0.75 };
   const MANY = 4; // words; with more of them, one that the course has nowhere says less:
   const NOWHERE = { few: 0.5, many: 4 }; // it weighs as much as a word of so many sections
-  const ASKED = 0.55; // of the words' weight, that are in the questions which a section answers
+  const ASKED = 0.65; // of the words' weight, that are in the questions which a section answers
   const ORDER = 0.7; // of the neighbours in a message, that are neighbours in the section, too
   const READ = 20_000; // characters of a paste, from its end
   const LINE = 500; // characters of a line
