@@ -18,6 +18,7 @@ from course.measure.speedrun.search import Search, search
 from course.measure.speedrun.waterfall import (
     CANDIDATES,
     MOST,
+    START,
     TRIES,
     Candidate,
     errors_at,
@@ -154,6 +155,18 @@ def test_what_pays_only_later_gets_longer_trainings_in_which_both_sides_choose()
     assert any("resnet+sizes" in way for way in short.ways)
     made = len(set(short.ways)) + len(set(long.ways))
     assert made <= longest(few, SEEDS)
+
+
+def test_what_a_long_training_chose_says_nothing_of_short_ones() -> None:
+    few = [Candidate("resnet", rates=(0.1, 0.2, 0.4), long=True), Candidate("nothing")]
+    [alone] = waterfall(Made({}, noise=0.1), few[1:], SEEDS)
+    rates = set()
+    for seed in range(5):
+        long = Made({"resnet": -9}, noise=0.1, seed=seed)
+        left_out, after = rows = waterfall(Made({}, noise=0.1), few, SEEDS, long)
+        assert after["rates"] == alone["rates"] and recipe_of(rows[:1])[1] == START.rates[0]
+        rates.add(left_out["rates"][0])
+    assert len(rates) > 1  # in long trainings the base chose others
 
 
 def test_what_needs_a_switch_that_was_left_out_is_not_tried(capsys) -> None:

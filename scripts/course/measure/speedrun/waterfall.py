@@ -120,7 +120,7 @@ def waterfall(
         tries = 1 if candidate.long else len(TRIES)
         changed = joined(base, candidate.switches)
         rates = list(candidate.rates) or [rate * times for times in candidate.times]
-        new_rate = rates[0]
+        own_rate, new_rate = rate, rates[0]
         bracket = {}
         if len(rates) > 1:  # the other side chooses as often, in trainings as long
             times = AROUND if candidate.rates else candidate.times
@@ -130,17 +130,18 @@ def waterfall(
                 Search(rates, partial(errors_at, runs, changed, seeds=tries)),
             ]
             search(chosen, WORSE, MOST)
-            rate = chosen[0].best
-            new_rate = chosen[1].best
+            own_rate, new_rate = [side.best for side in chosen]
             bracket = {"search": [side.told(WORSE) for side in chosen]}
         own = [1000 * number + each for each in range(seeds)]  # nothing else uses these
-        sides = [f"{base}@{rate:g}", f"{changed}@{new_rate:g}"]
+        sides = [f"{base}@{own_rate:g}", f"{changed}@{new_rate:g}"]
         row = {"row": candidate.switches, "long": candidate.long}
         row |= bracket | compare(runs, *sides, own, len(candidates))
         rows.append(row)
         if row["kept"] and candidate.switches != "nothing":
             base = changed
             rate = new_rate
+        elif not candidate.long:  # what a long training chose says nothing of short ones
+            rate = own_rate
         verdict = "kept" if row["kept"] else "left out"
         told = f"{mean(row['differences']):+5.1f} points fewer errors, {row['low']:+.1f} at least"
         print(f"\n{candidate.switches:13} {told}: {verdict}", flush=True)
@@ -164,7 +165,8 @@ def recipe_of(rows: list[dict]) -> tuple[str, float]:
     rate = START.rates[0]
     for row in rows:
         stays = row["kept"] and row["row"] != "nothing"
-        rate = row["rates"][stays]
+        if stays or not row["long"]:
+            rate = row["rates"][stays]
         if stays:
             recipe = joined(recipe, row["row"])
     return recipe, rate
