@@ -130,7 +130,8 @@ def waterfall(
                 Search(rates, partial(errors_at, runs, changed, seeds=tries)),
             ]
             search(chosen, WORSE, MOST)
-            own_rate, new_rate = [side.best for side in chosen]
+            own_rate = chosen[0].best
+            new_rate = chosen[1].best
             bracket = {"search": [side.told(WORSE) for side in chosen]}
         own = [1000 * number + each for each in range(seeds)]  # nothing else uses these
         sides = [f"{base}@{own_rate:g}", f"{changed}@{new_rate:g}"]
