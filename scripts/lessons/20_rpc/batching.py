@@ -88,12 +88,14 @@ class Batcher:
         return self.forwards
 
 
-def asked(to: str, rows: Tensor, *arguments, timeout: float = 30) -> dict:
-    """Ask a new server for all rows at once."""
+def asked(to: str, rows: Tensor, *arguments, pause: float = 0, timeout: float = 30) -> dict:
+    """Ask a new server for all rows at once; the last one after a pause."""
     rref = rpc.remote(to, Batcher, arguments)
     rref.rpc_sync().count()  # wait until it is there
     began = time.perf_counter()
-    futures = [rpc.rpc_async(to, Batcher.ask, (rref, row), timeout=timeout) for row in rows]
+    futures = [rpc.rpc_async(to, Batcher.ask, (rref, row), timeout=timeout) for row in rows[:-1]]
+    time.sleep(pause)
+    futures.append(rpc.rpc_async(to, Batcher.ask, (rref, rows[-1]), timeout=timeout))
     answers = None
     message = ""
     try:
@@ -132,6 +134,9 @@ def main() -> None:
         own = asked(last, rows[:6], 128, 4, 0.2, timeout=2)
         answers = own.pop("answers")
         own["right"] = answers is not None and apart(answers, right[:6], others[:6]) < 1e-5
+        # After a full batch, a request that comes by itself waits for its own alarm.
+        lone = asked(last, rows[:5], 128, 4, 0.6, pause=0.3, timeout=3)
+        own["lone request"] = lone["seconds"] - 0.3
         # A batch that is full must not wait for its alarm.
         full = asked(last, rows[:4], 128, 4, 1.0, timeout=5)
         own["full batch"] = full["seconds"]

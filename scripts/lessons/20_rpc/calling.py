@@ -1,7 +1,7 @@
 """Rank 0 calls functions of another rank, waits for them or not, and keeps an object there.
 
 Run:  python calling.py
-      torchrun --standalone --nproc-per-node=2 calling.py
+      torchrun --standalone --nproc-per-node=3 calling.py
 """
 
 import os
