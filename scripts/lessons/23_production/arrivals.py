@@ -26,13 +26,13 @@ class Jump(selectors.DefaultSelector):
 
 
 async def arrive(waiting: asyncio.Queue, arrivals: list[float], gone: list[float]) -> None:
-    """Put a request into the queue at each of these milliseconds; some have been given up."""
+    """Put a request into the queue at each of these milliseconds; some are given up 2 ms later."""
     loop = asyncio.get_running_loop()
     for ms in arrivals:
         await asyncio.sleep(ms / 1000 - loop.time())
         answer = loop.create_future()
         if ms in gone:
-            answer.cancel()
+            loop.call_later(0.002, answer.cancel)
         waiting.put_nowait((ms, answer))
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 LETTERS = {
+    torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
     torch.bfloat16: "BF16",
@@ -53,10 +54,7 @@ def parts(path: Path) -> tuple[dict, bytes]:
         raise ValueError(f"{path} is cut short, or no file of this kind")
     header = json.loads(data[8 : 8 + length])
     numbers = data[8 + length :]
-    places = []
-    for name, entry in header.items():
-        if name != "__metadata__":
-            places.append(entry["data_offsets"])
+    places = [entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"]
     reached = 0
     for begin, end in sorted(places):
         if begin != reached or end < begin:

@@ -1,7 +1,7 @@
 """Two ranks of different speed stop by the clock. Do they stop at the same step?
 
 Run:  python laststep.py
-      torchrun --standalone --nproc-per-node=2 laststep.py --seconds 0.3
+      torchrun --standalone --nproc-per-node=2 laststep.py --seconds 1
 """
 
 import argparse
@@ -18,7 +18,7 @@ from devices import here, report, start
 def main() -> None:
     place = here()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--seconds", type=float, default=1.0)
     args = parser.parse_args()
     start(place)
     dist.all_reduce(torch.zeros(1, device=place.device))  # the first message takes longer
