@@ -3,7 +3,7 @@
 Meant to fail with two ranks or more, after some seconds of silence; with --own it uses your `post`.
 
 Run:  torchrun --standalone --nproc-per-node=2 crossing.py
-      torchrun --standalone --nproc-per-node=2 crossing.py --own
+      torchrun --standalone --nproc-per-node=3 crossing.py --own
 """
 
 import time
@@ -75,10 +75,10 @@ def main() -> None:
     arrived = {}
     said = ""
     for schedule in ["GPipe", "1F1B"]:
+        dist.barrier()
         # All ranks are here: from now on, little patience.
         limit = timedelta(seconds=args.limit)
         group = dist.new_group(timeout=limit)
-        dist.barrier()
         try:
             arrived[schedule] = trade(schedule, sender, place, group)
         except RuntimeError as error:
