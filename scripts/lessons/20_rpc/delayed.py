@@ -1,7 +1,7 @@
 """Train with gradients that are k versions old, in one process: `from delayed import train`.
 
-Several networks side by side, each with its own seed: weights, data and batches of one are
-independent of the others'.
+Several networks side by side, each with weights and data of its own; their batches have the
+same row numbers.
 """
 
 from collections import deque
