@@ -1,4 +1,4 @@
-// Prints the largest of three ranks' numbers, and of two fractions: no torch, no ranks.
+// Prints the largest of three ranks' numbers, and of pairs of other types: no torch, no ranks.
 
 #include <cstdio>
 #include <vector>
@@ -19,5 +19,6 @@ int main() {
   std::vector<int> out(COUNT);
   fold(out.data(), parts, 3, COUNT, Largest());
   std::printf("%d %d %d %d ", out[0], out[1], out[2], out[COUNT - 1]);
-  std::printf("%g\n", Largest()(0.25, 0.75));  // any type, not whole numbers alone
+  std::printf("%g ", Largest()(0.25, 0.75));  // any type, not whole numbers alone
+  std::printf("%u %u\n", Largest()(5u, 7u), Largest()(7u, 5u));  // unsigned: 5 - 7 is above zero
 }
